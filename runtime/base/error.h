@@ -17,7 +17,8 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The caller's argument is wrong: an option, a shape, a root, a name. Local to the caller, nothing was changed.
+// The caller's argument is wrong: an option, a shape, a root, a name. Local to the caller, nothing was
+// changed.
 class InvalidArgument : public Error {
  public:
   using Error::Error;
@@ -41,8 +42,8 @@ class Unavailable : public Error {
   using Error::Error;
 };
 
-// Ranks disagree: options, data, or the arguments of one collective. Raised on every rank; a communicator stays
-// usable afterwards.
+// Ranks disagree: options, data, or the arguments of one collective. Raised on every rank; a communicator
+// stays usable afterwards.
 class MismatchError : public Error {
  public:
   using Error::Error;
@@ -82,7 +83,7 @@ void require(bool condition, fmt::format_string<Args...> format, Args&&... args)
 }  // namespace rondo
 
 // Checks an invariant that only a bug in Rondo can break.
-#define RONDO_CHECK(condition)                                                    \
-  do {                                                                            \
-    if (!(condition)) ::rondo::fail_check(#condition, __FILE__, __LINE__);        \
+#define RONDO_CHECK(condition)                                             \
+  do {                                                                     \
+    if (!(condition)) ::rondo::fail_check(#condition, __FILE__, __LINE__); \
   } while (false)

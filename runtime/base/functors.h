@@ -29,8 +29,8 @@ struct Tanh {
   RONDO_HOST_DEVICE float backward(float dy, float y) const { return dy * (1.0f - y * y); }
 };
 
-// Optimizer updates of one element, formulas of Keras 2.x (tf.keras 2.10). `lr` is the step's learning rate. A
-// functor changes the weight w and its slots in place.
+// Optimizer updates of one element, formulas of Keras 2.x (tf.keras 2.10). `lr` is the step's learning rate.
+// A functor changes the weight w and its slots in place.
 
 // v = momentum v - lr g; w += v; Nesterov: w += momentum v - lr g with the new v. Without momentum w -= lr g.
 struct SgdUpdate {

@@ -4,8 +4,8 @@
 
 namespace rondo {
 
-// Owns one handle of a C library. `Traits` gives `static T empty()` and `static void destroy(T)`. Moved-from is
-// empty; empty is never destroyed.
+// Owns one handle of a C library. `Traits` gives `static T empty()` and `static void destroy(T)`. Moved-from
+// is empty; empty is never destroyed.
 template <class T, class Traits>
 class Handle {
  public:

@@ -13,8 +13,8 @@ __extension__ using Uint128 = unsigned __int128;
 }  // namespace
 
 std::array<uint32_t, 2> philox_key(const RandomKey& key) {
-  // The seed fills both words; purpose and stream are mixed in by one Philox round trip, so that keys that differ in
-  // any part give unrelated streams.
+  // The seed fills both words; purpose and stream are mixed in by one Philox round trip, so that keys that
+  // differ in any part give unrelated streams.
   r123::Philox4x32 philox;
   const r123::Philox4x32::ctr_type tag{{static_cast<uint32_t>(key.purpose), key.stream, 0x526f6e64u, 0x6fu}};
   const r123::Philox4x32::key_type seed{

@@ -10,7 +10,13 @@
 namespace rondo {
 
 // What a stream of numbers is for. Streams of different purposes never overlap.
-enum class RandomPurpose : uint32_t { kShuffle = 1, kInitializer = 2, kDropout = 3, kSynthetic = 4, kAugment = 5 };
+enum class RandomPurpose : uint32_t {
+  kShuffle = 1,
+  kInitializer = 2,
+  kDropout = 3,
+  kSynthetic = 4,
+  kAugment = 5
+};
 
 struct RandomKey {
   uint64_t seed = 0;
@@ -21,12 +27,14 @@ struct RandomKey {
 // Four independent 32-bit words at position (high, low) of the key's stream.
 std::array<uint32_t, 4> random_words(const RandomKey& key, uint64_t high, uint64_t low);
 
-// The two 32-bit words that Philox takes as its key for `key`: for kernels that inline the generator. The counter
-// is {low 32 bits of low, high 32 bits of low, low 32 bits of high, high 32 bits of high}.
+// The two 32-bit words that Philox takes as its key for `key`: for kernels that inline the generator. The
+// counter is {low 32 bits of low, high 32 bits of low, low 32 bits of high, high 32 bits of high}.
 std::array<uint32_t, 2> philox_key(const RandomKey& key);
 
 // 24 random bits as a float in [0, 1): exact, never 1.
-constexpr float uniform_float(uint32_t word) { return static_cast<float>(word >> 8) * 0x1.0p-24f; }
+constexpr float uniform_float(uint32_t word) {
+  return static_cast<float>(word >> 8) * 0x1.0p-24f;
+}
 
 // 53 random bits as a double in [0, 1).
 constexpr double uniform_double(uint32_t high, uint32_t low) {

@@ -13,7 +13,8 @@ class Device;
 
 enum class DeviceKind : uint8_t { kCpu, kCuda };
 
-// Memory on a device, shared by whoever holds a copy and released with the last one. Aligned to at least 64 bytes.
+// Memory on a device, shared by whoever holds a copy and released with the last one. Aligned to at least 64
+// bytes.
 class Buffer {
  public:
   Buffer() = default;
@@ -24,7 +25,9 @@ class Buffer {
   int64_t bytes() const { return bytes_; }
   explicit operator bool() const { return owner_ != nullptr; }
   template <class T>
-  T* as() const { return static_cast<T*>(data_); }
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
 
  private:
   void* data_ = nullptr;
@@ -40,15 +43,16 @@ class Event {
   virtual void synchronize() = 0;  // blocks the host until the event has happened
 };
 
-// An in-order queue of work on one device. On hosts the queue is the calling thread: work is done when the call
-// returns, and ordering calls cost nothing.
+// An in-order queue of work on one device. On hosts the queue is the calling thread: work is done when the
+// call returns, and ordering calls cost nothing.
 class Stream {
  public:
   virtual ~Stream() = default;
   virtual Device& device() const = 0;
   virtual void record(Event& event) = 0;
-  virtual void wait(const Event& event) = 0;  // work queued later starts after the event; the host does not block
-  virtual void synchronize() = 0;             // blocks the host until all queued work is done
+  virtual void wait(
+      const Event& event) = 0;     // work queued later starts after the event; the host does not block
+  virtual void synchronize() = 0;  // blocks the host until all queued work is done
   // Copies between two places that the device reaches (host or device memory; they do not overlap).
   virtual void copy(void* to, const void* from, int64_t bytes) = 0;
   virtual void fill_zero(void* to, int64_t bytes) = 0;

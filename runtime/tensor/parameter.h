@@ -11,14 +11,16 @@
 
 namespace rondo {
 
-// Values, gradient and optimizer slots of one parameter lie in `desc.layout`, the layout of its forward kernel.
+// Values, gradient and optimizer slots of one parameter lie in `desc.layout`, the layout of its forward
+// kernel.
 struct Parameter {
-  std::string name;       // unique in its network: "conv2d/kernel"
-  TensorDesc desc;        // logical shape as in Keras: dense (in, units), convolution (kh, kw, in, filters)
-  bool trainable = true;  // false: statistics that forward passes update (moving means); no gradient, no slots
+  std::string name;  // unique in its network: "conv2d/kernel"
+  TensorDesc desc;   // logical shape as in Keras: dense (in, units), convolution (kh, kw, in, filters)
+  bool trainable =
+      true;  // false: statistics that forward passes update (moving means); no gradient, no slots
   Tensor value;
-  Tensor grad;            // where backward writes; empty when not trainable
-  Buffer value_storage;   // keeps value and grad alive; parameters of a bucket share theirs
+  Tensor grad;           // where backward writes; empty when not trainable
+  Buffer value_storage;  // keeps value and grad alive; parameters of a bucket share theirs
   Buffer grad_storage;
 };
 

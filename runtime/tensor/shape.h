@@ -8,8 +8,8 @@
 
 namespace rondo {
 
-// The logical extents of a tensor, outermost first; images are (batch, height, width, channels). A scalar has rank 0
-// and one element.
+// The logical extents of a tensor, outermost first; images are (batch, height, width, channels). A scalar has
+// rank 0 and one element.
 class Shape {
  public:
   static constexpr int kMaxRank = 6;

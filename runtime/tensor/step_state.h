@@ -4,16 +4,16 @@
 
 namespace rondo {
 
-// Everything that changes from one training step to the next, in one plain block, so that a device can keep a copy
-// and replay a captured step.
+// Everything that changes from one training step to the next, in one plain block, so that a device can keep a
+// copy and replay a captured step.
 struct StepState {
   uint64_t seed = 0;
-  int64_t step = 0;              // training steps done before this one, over all epochs: keys dropout
-  int64_t first_row = 0;         // position of this rank's first row in the global batch: keys dropout
-  float learning_rate = 0.0f;    // after schedule and decay
-  int64_t update = 1;            // number of this update, from 1: Adam's t
-  float inverse_batch = 0.0f;    // 1 / rows in the global batch: scales every sample's loss gradient
-  float gradient_scale = 1.0f;   // applied to gradients before the update (clipping by global norm)
+  int64_t step = 0;             // training steps done before this one, over all epochs: keys dropout
+  int64_t first_row = 0;        // position of this rank's first row in the global batch: keys dropout
+  float learning_rate = 0.0f;   // after schedule and decay
+  int64_t update = 1;           // number of this update, from 1: Adam's t
+  float inverse_batch = 0.0f;   // 1 / rows in the global batch: scales every sample's loss gradient
+  float gradient_scale = 1.0f;  // applied to gradients before the update (clipping by global norm)
 };
 
 }  // namespace rondo

@@ -21,8 +21,8 @@ class LayoutDetail {
   virtual std::string text() const = 0;  // the same text on two ranks means the same order in memory
 };
 
-// The canonical layout (no detail) is dense and row-major in the logical axes: what files, the Keras API and checks
-// see. Any other layout belongs to a backend (blocked channels, transposed weights, padded blocks).
+// The canonical layout (no detail) is dense and row-major in the logical axes: what files, the Keras API and
+// checks see. Any other layout belongs to a backend (blocked channels, transposed weights, padded blocks).
 class Layout {
  public:
   Layout() = default;
@@ -60,7 +60,9 @@ struct Tensor {
   int64_t bytes() const { return desc.bytes(); }
   explicit operator bool() const { return data != nullptr; }
   template <class T>
-  T* as() const { return static_cast<T*>(data); }
+  T* as() const {
+    return static_cast<T*>(data);
+  }
   // All memory of the tensor as T, in the layout's order, padding included.
   template <class T>
   std::span<T> memory() const {

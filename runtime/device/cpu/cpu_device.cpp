@@ -12,7 +12,7 @@
 namespace rondo {
 namespace {
 
-constexpr int64_t kAlignment = 64;            // a cache line, and the widest vector
+constexpr int64_t kAlignment = 64;  // a cache line, and the widest vector
 constexpr int64_t kHugePage = int64_t{2} << 20;
 
 std::string cpu_model_name() {
@@ -62,7 +62,8 @@ class CpuDevice final : public Device {
 
   Buffer allocate(int64_t bytes) override {
     require(bytes >= 0, "cannot allocate {} bytes: the size is negative", bytes);
-    // Large blocks start on a huge page, so that the kernel can map them so and streaming kernels miss the TLB less.
+    // Large blocks start on a huge page, so that the kernel can map them so and streaming kernels miss the
+    // TLB less.
     const int64_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
     const int64_t rounded = (bytes + alignment - 1) / alignment * alignment + (bytes == 0 ? alignment : 0);
     void* data = std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(rounded));

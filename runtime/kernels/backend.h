@@ -1,0 +1,62 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/tensor/tensor.h"
+
+namespace rondo {
+
+class ActivationKernel;
+class AddKernel;
+class BatchNormKernel;
+class ConcatKernel;
+class Conv2DKernel;
+class DenseKernel;
+class Device;
+class DropoutKernel;
+class LossKernel;
+class MetricKernel;
+class Pool2DKernel;
+class ReorderKernel;
+class SoftmaxKernel;
+class SquareSumKernel;
+class UpdateKernel;
+enum class Activation : uint8_t;
+struct BatchNormSpec;
+struct ConcatSpec;
+struct Conv2DSpec;
+struct DenseSpec;
+struct DropoutSpec;
+struct LossSpec;
+struct MetricSpec;
+struct Pool2DSpec;
+struct UpdateSpec;
+
+// Makes the kernels of one device. Every function throws InvalidArgument for shapes that make no sense and
+// Unavailable for what the backend does not support; the message names the operation and the shapes.
+class KernelBackend {
+ public:
+  virtual ~KernelBackend() = default;
+  virtual Device& device() const = 0;
+  virtual std::string name() const = 0;  // for banners: "oneDNN 2.6.3, AVX2"
+
+  virtual std::unique_ptr<Conv2DKernel> conv2d(const Conv2DSpec& spec) = 0;
+  virtual std::unique_ptr<DenseKernel> dense(const DenseSpec& spec) = 0;
+  virtual std::unique_ptr<Pool2DKernel> pool2d(const Pool2DSpec& spec) = 0;
+  virtual std::unique_ptr<BatchNormKernel> batch_norm(const BatchNormSpec& spec) = 0;
+  // The kernel's desc() may be canonical where `desc` is not: when the layout has padding that f(0) != 0
+  // would spoil.
+  virtual std::unique_ptr<ActivationKernel> activation(Activation activation, const TensorDesc& desc) = 0;
+  virtual std::unique_ptr<SoftmaxKernel> softmax(const TensorDesc& desc) = 0;
+  virtual std::unique_ptr<DropoutKernel> dropout(const DropoutSpec& spec) = 0;
+  virtual std::unique_ptr<AddKernel> add(const TensorDesc& desc) = 0;
+  virtual std::unique_ptr<ConcatKernel> concat(const ConcatSpec& spec) = 0;
+  virtual std::unique_ptr<LossKernel> loss(const LossSpec& spec) = 0;
+  virtual std::unique_ptr<MetricKernel> metric(const MetricSpec& spec) = 0;
+  virtual std::unique_ptr<UpdateKernel> update(const UpdateSpec& spec) = 0;
+  virtual std::unique_ptr<SquareSumKernel> square_sum() = 0;
+  virtual std::unique_ptr<ReorderKernel> reorder(const TensorDesc& from, const TensorDesc& to) = 0;
+};
+
+}  // namespace rondo

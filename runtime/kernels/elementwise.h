@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/base/functors.h"
+#include "runtime/kernels/kernel.h"
+
+namespace rondo {
+
+// Element-wise kernels read and write one layout, the one they were made for, and may run in place.
+
+class ActivationKernel : public Kernel {
+ public:
+  virtual const TensorDesc& desc() const = 0;
+  virtual void forward(const Execution& on, const Tensor& in, const Tensor& out) = 0;
+  // grad_in = grad_out * f'(x), from the forward result `out`.
+  virtual void backward(const Execution& on, const Tensor& out, const Tensor& grad_out,
+                        const Tensor& grad_in) = 0;
+};
+
+// Softmax over the last axis of a canonical tensor.
+class SoftmaxKernel : public Kernel {
+ public:
+  virtual const TensorDesc& desc() const = 0;
+  virtual void forward(const Execution& on, const Tensor& in, const Tensor& out) = 0;
+  virtual void backward(const Execution& on, const Tensor& out, const Tensor& grad_out,
+                        const Tensor& grad_in) = 0;
+};
+
+// Inverted dropout: an element is kept with probability 1 - rate and then divided by it. Whether it is kept
+// is a function of (seed, stream, step, row in the global batch, element of the sample in canonical order)
+// alone: not of layout, rank or thread. Backward draws the same numbers again.
+struct DropoutSpec {
+  TensorDesc desc;
+  float rate = 0.5f;    // in [0, 1)
+  uint32_t stream = 0;  // distinguishes the dropout layers of a model
+};
+
+class DropoutKernel : public Kernel {
+ public:
+  virtual const TensorDesc& desc() const = 0;
+  virtual void forward(const Execution& on, const Tensor& in, const Tensor& out) = 0;
+  virtual void backward(const Execution& on, const Tensor& grad_out, const Tensor& grad_in) = 0;
+};
+
+// out = a + b; out may be a or b.
+class AddKernel : public Kernel {
+ public:
+  virtual const TensorDesc& desc() const = 0;
+  virtual void run(const Execution& on, const Tensor& a, const Tensor& b, const Tensor& out) = 0;
+};
+
+// Joins canonical tensors along one axis; `split` is the reverse, for gradients.
+struct ConcatSpec {
+  std::vector<TensorDesc> inputs;
+  int axis = -1;  // of the whole shape, batch included; negative counts from the end
+};
+
+class ConcatKernel : public Kernel {
+ public:
+  virtual const TensorDesc& input(int index) const = 0;
+  virtual const TensorDesc& output() const = 0;
+  virtual void join(const Execution& on, const std::vector<Tensor>& inputs, const Tensor& out) = 0;
+  virtual void split(const Execution& on, const Tensor& out, const std::vector<Tensor>& inputs) = 0;
+};
+
+// Copies a tensor into another layout of the same shape.
+class ReorderKernel : public Kernel {
+ public:
+  virtual void run(const Execution& on, const Tensor& from, const Tensor& to) = 0;
+};
+
+}  // namespace rondo
