@@ -1,0 +1,72 @@
+// Loader: reads a rank's share of each step ahead of the training loop.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "runtime/data/sampler.h"
+#include "runtime/device/device.h"
+#include "runtime/tensor/tensor.h"
+
+namespace rondo {
+
+class Source;
+
+struct LoaderOptions {
+  int workers = 1;  // threads that read ahead; 0: read in the thread that asks
+  int slots =
+      3;  // batches in memory, the one in use included; at least 2 with workers, so that reading overlaps use
+  // Host memory for the slots, e.g. pinned for uploads; empty: ordinary memory.
+  std::function<Buffer(int64_t bytes)> allocate = {};
+};
+
+// One rank's sub-batch, in host memory that stays valid until the next call of next(), release(), start() or
+// stop().
+struct LoadedBatch {
+  int64_t epoch = 0;
+  int64_t step = 0;
+  Share share;
+  Tensor input;                      // (rows, input shape...), float32, dense
+  Tensor labels;                     // (rows, label shape...), int32 or float32, dense
+  std::span<const int64_t> indices;  // the source's index of each row
+};
+
+// Worker threads fill a fixed ring of slots in step order of use and sleep while it is full. Nothing is
+// allocated after construction. A loader is used by one thread. Destroying it at any time stops the workers:
+// they finish the sample they are reading.
+class Loader {
+ public:
+  // Throws InvalidArgument when the sampler's size is not the source's, or for options out of range.
+  Loader(std::shared_ptr<const Source> source, Sampler sampler, const LoaderOptions& options = {});
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  const Source& source() const;
+  const Sampler& sampler() const;
+
+  // Begins to read steps first_step .. first_step + steps - 1 of an epoch; steps < 0 means to the epoch's
+  // end. What was being read before is dropped. Throws InvalidArgument for steps that the epoch does not
+  // have.
+  void start(int64_t epoch, int64_t first_step = 0, int64_t steps = -1);
+  // The next sub-batch, or nullptr when all were given. An empty share is a batch of 0 rows. Frees the
+  // previous batch's slot. Blocks until the batch is there. What the source threw while reading it is thrown
+  // here, its type kept if it is one of error.h, with the sample's index in the text; then only start() goes
+  // on.
+  const LoadedBatch* next();
+  // Frees the current batch's slot before the next one is asked for, e.g. once it was uploaded.
+  void release();
+  // Drops what is being read; next() then returns nullptr until start().
+  void stop();
+
+  // Seconds that next() has blocked (or read, without workers) since construction: the time input cost the
+  // step.
+  double wait_seconds() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rondo
