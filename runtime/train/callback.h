@@ -1,0 +1,84 @@
+// Callbacks see const reports and answer with a decision; they never reach into the trainer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace rondo {
+
+// Named values in the order they are shown: "loss", metrics, then "val_..." ones.
+using Logs = std::vector<std::pair<std::string, double>>;
+
+struct RunReport {  // what is known before the first step
+  int64_t epochs = 0;
+  int64_t initial_epoch = 0;
+  int64_t steps_per_epoch = 0;
+  int64_t samples_per_epoch = 0;
+  int64_t batch_size = 0;
+  int ranks = 1;
+  int rank = 0;
+  std::vector<std::string> metric_names;
+  bool validates = false;
+};
+
+// Values are over all ranks and equal on all of them.
+struct StepReport {
+  int64_t epoch = 0;    // from 0
+  int64_t step = 0;     // in the epoch, from 0
+  int64_t samples = 0;  // rows of this global batch
+  double loss = 0.0;    // mean over them
+  std::span<const double> metrics;
+  double epoch_loss = 0.0;  // sample-weighted mean since the epoch began
+  std::span<const double> epoch_metrics;
+  int64_t epoch_samples = 0;
+  double epoch_seconds = 0.0;  // training time since the epoch began
+  double learning_rate = 0.0;
+  double gradient_norm = 0.0;  // global norm where clipping computes it, else 0
+};
+
+struct EpochReport {
+  int64_t epoch = 0;
+  int64_t samples = 0;
+  double seconds = 0.0;  // training part
+  double validation_seconds = 0.0;
+  Logs logs;  // loss, metrics, val_loss, val_metrics
+};
+
+// Seconds this rank spent, and what it took: reported per rank at the end.
+struct Usage {
+  double seconds = 0.0;
+  double compute_seconds = 0.0;
+  double communication_seconds = 0.0;  // blocked on other ranks
+  double input_seconds = 0.0;          // blocked on the loader
+  int64_t peak_memory_bytes = 0;       // resident, of the process
+};
+
+struct EndReport {
+  int64_t epochs_done = 0;
+  int64_t steps_done = 0;
+  int64_t samples = 0;  // trained on, over all ranks
+  double seconds = 0.0;
+  std::string stopped_by;    // empty: ran to its end
+  std::vector<Usage> ranks;  // gathered from all, in rank order
+};
+
+enum class Decision : uint8_t { kContinue, kStop };
+
+// One object per rank; every callback runs on every rank (printing ones are given to rank 0 only). When any
+// rank's callback says kStop, all ranks stop together: at the end of the next step for step decisions, at
+// once for epoch decisions. An exception ends the run on all ranks.
+class Callback {
+ public:
+  virtual ~Callback() = default;
+  virtual std::string name() const = 0;  // for stopped_by
+  virtual void on_train_begin(const RunReport&) {}
+  virtual void on_epoch_begin(int64_t /*epoch*/) {}
+  virtual Decision on_step_end(const StepReport&) { return Decision::kContinue; }
+  virtual Decision on_epoch_end(const EpochReport&) { return Decision::kContinue; }
+  virtual void on_train_end(const EndReport&) {}
+};
+
+}  // namespace rondo
