@@ -34,11 +34,16 @@ std::array<uint32_t, 4> random_words(const RandomKey& key, uint64_t high, uint64
 
 std::vector<int64_t> random_permutation(const RandomKey& key, int64_t n) {
   std::vector<int64_t> order(static_cast<size_t>(n));
+  random_permutation(key, std::span(order));
+  return order;
+}
+
+void random_permutation(const RandomKey& key, std::span<int64_t> order) {
   std::iota(order.begin(), order.end(), int64_t{0});
   r123::Philox4x32 philox;
   const auto words = philox_key(key);
   const r123::Philox4x32::key_type philox_words{{words[0], words[1]}};
-  for (int64_t i = n - 1; i > 0; --i) {
+  for (int64_t i = static_cast<int64_t>(order.size()) - 1; i > 0; --i) {
     // Lemire's multiply-shift with rejection: unbiased for every bound below 2^64.
     const auto bound = static_cast<uint64_t>(i) + 1;
     const uint64_t threshold = (0 - bound) % bound;
@@ -56,7 +61,6 @@ std::vector<int64_t> random_permutation(const RandomKey& key, int64_t n) {
     }
     std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(pick)]);
   }
-  return order;
 }
 
 }  // namespace rondo

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace rondo {
@@ -43,5 +44,7 @@ constexpr double uniform_double(uint32_t high, uint32_t low) {
 
 // A permutation of 0..n-1 (Fisher-Yates over unbiased draws), a pure function of key and n.
 std::vector<int64_t> random_permutation(const RandomKey& key, int64_t n);
+// The same permutation of 0..order.size()-1, without allocating.
+void random_permutation(const RandomKey& key, std::span<int64_t> order);
 
 }  // namespace rondo

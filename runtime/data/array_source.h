@@ -16,14 +16,14 @@ namespace rondo {
 struct ArrayData {
   std::string name = "arrays";
 
-  Shape input_shape;  // of one sample
+  Shape input_shape = {};  // of one sample
   std::variant<std::span<const float>, std::span<const uint8_t>, std::vector<float>, std::vector<uint8_t>>
-      input;
+      input = {};
   float input_divisor = 1.0f;  // every input element is divided by this when it is read; 255 for 8-bit images
 
   Shape label_shape = {};  // of one sample; () for a class number
   std::variant<std::span<const int32_t>, std::span<const float>, std::vector<int32_t>, std::vector<float>>
-      labels;
+      labels = {};
   int64_t classes = 0;  // int32 labels must lie in [0, classes); 0: not classes, not checked
 
   std::shared_ptr<const void> owner = {};
@@ -35,6 +35,8 @@ class ArraySource : public Source {
   // numbers of samples, there are none, or a class label is out of range (the message gives its index and
   // value).
   explicit ArraySource(ArrayData data);
+  ArraySource(const ArraySource&) = delete;
+  ArraySource& operator=(const ArraySource&) = delete;
 
   std::string name() const override { return data_.name; }
   int64_t size() const override { return size_; }

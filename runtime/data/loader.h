@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "runtime/data/sampler.h"
 #include "runtime/device/device.h"
@@ -32,7 +33,7 @@ struct LoadedBatch {
   std::span<const int64_t> indices;  // the source's index of each row
 };
 
-// Worker threads fill a fixed ring of slots in step order of use and sleep while it is full. Nothing is
+// Worker threads fill a fixed ring of slots in the order of the steps and sleep while it is full. Nothing is
 // allocated after construction. A loader is used by one thread. Destroying it at any time stops the workers:
 // they finish the sample they are reading.
 class Loader {
