@@ -1,16 +1,17 @@
 // GradSync: sums gradients over ranks, bucket by bucket, while backward is still running.
 //
-//   sync.begin();                                  // a step starts
-//   fill(sync.tail());                             // loss, metrics, votes: before backward
-//   network.backward(sync);                        // calls ready(parameter); full buckets are launched in
-//   plan order for (int b = 0; b < sync.buckets(); ++b) {
-//     const BucketSpan span = sync.wait(b);        // summed over ranks
+//   sync.begin();                                 // a step starts
+//   fill(sync.tail());                            // loss, metrics, votes: before backward
+//   network.backward(sync);                       // calls ready(parameter): full buckets are launched
+//   for (int b = 0; b < sync.buckets(); ++b) {
+//     const BucketSpan span = sync.wait(b);       // summed over ranks
 //     optimizer.update(b, span);
 //   }
-//   read(sync.tail());                             // summed over ranks
+//   read(sync.tail());                            // summed over ranks
 //
 // Gradients must already be scaled by 1 / global batch: the sum over ranks then is what one rank would have
-// had.
+// had. Buckets are launched in plan order whatever the order of ready(), so all ranks issue the same
+// collectives in the same order. Nothing is allocated after construction.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +20,12 @@
 #include <string>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
 #include "runtime/gradsync/bucket_plan.h"
 #include "runtime/tensor/parameter.h"
 
 namespace rondo {
+
+class Communicator;
 
 // One bucket's weights and gradients: contiguous, in the same order, gaps included (zero in both).
 struct BucketSpan {
@@ -36,34 +38,41 @@ class GradSync final : public GradSink {
   // Collective. Lays the trainable parameters of `parameters` into buckets (the last parameter first, as
   // backward finishes them), moves their values into one contiguous block per bucket, and points their
   // gradients into memory of the communicator, where they are summed in place: no packing. The parameters
-  // keep the memory alive. `tail` float32 values ride behind the last bucket. Throws InvalidArgument when a
-  // trainable parameter is not float32 or appears twice.
+  // keep the memory alive. `tail` float32 values ride behind the last bucket. A later GradSync over the same
+  // parameters takes them over. Throws what plan_for throws.
   GradSync(Communicator& comm, Device& device, const ParameterList& parameters, int64_t tail,
            const BucketOptions& options = {});
   ~GradSync() override;
 
-  // Starts a step. Every bucket of the step before must have been waited for.
+  // The plan that a GradSync of these arguments has, for agreement before the first collective. Throws
+  // InvalidArgument when a trainable parameter is not float32, has no values, or appears twice.
+  static std::vector<Bucket> plan_for(const ParameterList& parameters, int64_t tail,
+                                      const BucketOptions& options = {});
+
+  // Starts a step. Throws InternalError unless every bucket of the step before was waited for.
   void begin();
   // This rank's extra values until the last bucket is launched, the sums over ranks after it was waited for.
   std::span<float> tail();
   // Throws InternalError when the parameter is unknown or was ready already in this step.
   void ready(Parameter& parameter) override;
-  // What a rank without rows does instead of a backward pass: zeros for every gradient, all ready.
+  // What a rank without rows does instead of a backward pass: zeros for every gradient, all ready. Throws
+  // InternalError when a parameter is ready already.
   void contribute_zeros();
 
-  int buckets() const;
-  // Blocks until the bucket is summed. Throws InternalError when a parameter of it is not ready, and the
-  // communicator's errors. Buckets are waited for in order.
+  int buckets() const { return static_cast<int>(plan_.size()); }
+  // Blocks until the bucket is summed. Throws InternalError when a parameter of it is not ready or when
+  // buckets are not waited for in order, and the communicator's errors.
   BucketSpan wait(int bucket);
 
   std::span<const Bucket> plan() const { return plan_; }
   std::string digest() const { return rondo::digest(plan_); }
+  // Seconds this thread spent in collectives (launching, advancing, waiting) since construction.
+  double seconds() const;
 
  private:
   struct State;
   void launch_full_buckets();
 
-  Communicator& comm_;
   std::vector<Bucket> plan_;
   std::unique_ptr<State> state_;
 };
