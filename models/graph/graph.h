@@ -1,0 +1,53 @@
+// Graph: the layers and calls between a model's inputs and outputs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "models/graph/layer.h"
+
+namespace rondo {
+
+class Graph {
+ public:
+  // Finds the calls that lead from `inputs` to `outputs`, names unnamed layers as Keras does ("conv2d",
+  // "conv2d_1", ...), names their parameters, and fills weights that have no values yet from (seed, index of
+  // the weight). Throws InvalidArgument when an output depends on an Input that is not listed, a listed input
+  // is no Input or is not used, or two layers have one name.
+  Graph(std::vector<SymbolicTensor> inputs, std::vector<SymbolicTensor> outputs, uint64_t seed);
+
+  const std::vector<SymbolicTensor>& inputs() const { return inputs_; }
+  const std::vector<SymbolicTensor>& outputs() const { return outputs_; }
+  // In an order in which every call comes after what it reads.
+  const std::vector<std::shared_ptr<const Node>>& nodes() const { return nodes_; }
+  // Keras' model.layers: by falling distance from the outputs.
+  const std::vector<std::shared_ptr<Layer>>& layers() const { return layers_; }
+  // The calls that read a call's output, once per read; a model output counts as a read by nobody.
+  const std::vector<const Node*>& consumers(const Node& node) const;
+  bool is_output(const Node& node) const;
+
+  // Keras' get_weights order, over layers().
+  const std::vector<Weight*>& weights() const { return weights_; }
+  const ParameterList& parameters() const { return parameters_; }
+  int64_t count_params(bool trainable_only = false) const;
+
+ private:
+  void find_nodes();
+  void order_layers();
+  void name_layers();
+  void collect_weights(uint64_t seed);
+
+  std::vector<SymbolicTensor> inputs_;
+  std::vector<SymbolicTensor> outputs_;
+  std::vector<std::shared_ptr<const Node>> nodes_;
+  std::vector<const Layer*> first_met_;  // layers in the order in which a walk from the outputs meets them
+  std::vector<std::shared_ptr<Layer>> layers_;
+  std::unordered_map<const Node*, std::vector<const Node*>> consumers_;
+  std::vector<Weight*> weights_;
+  ParameterList parameters_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,147 @@
+// Layer: a kind of computation with its weights; calling it on tensors that stand for data builds a graph.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/graph/activation_kind.h"
+#include "models/graph/initializer.h"
+#include "runtime/tensor/parameter.h"
+#include "runtime/tensor/shape.h"
+
+namespace rondo {
+
+class Layer;
+class PlanBuilder;
+class SymbolicTensor;
+using ValueId = int;  // a tensor in a plan, see plan.h
+
+// One call of a layer.
+struct Node {
+  std::shared_ptr<Layer> layer;
+  std::vector<SymbolicTensor> inputs;
+  Shape output;  // of one sample
+};
+
+// What a layer's call gives: a place in a graph. Copies are the same place.
+class SymbolicTensor {
+ public:
+  SymbolicTensor() = default;
+  explicit SymbolicTensor(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
+
+  explicit operator bool() const { return node_ != nullptr; }
+  // Extents of one sample, without the batch.
+  const Shape& shape() const { return node_->output; }
+  const std::shared_ptr<const Node>& node() const { return node_; }
+
+ private:
+  std::shared_ptr<const Node> node_;
+};
+
+// A weight of a layer. Until a device holds it (the parameter has a value), `host` has its values in
+// canonical order.
+struct Weight {
+  std::string name;  // within the layer: "kernel"
+  Initializer initializer;
+  Parameter parameter;  // its name is "<layer>/<weight>" once the layer belongs to a model
+  std::vector<float> host;
+  bool on_device() const { return static_cast<bool>(parameter.value); }
+};
+
+class Layer {
+ public:
+  explicit Layer(std::string name) : name_(std::move(name)) {}
+  virtual ~Layer() = default;
+  Layer(const Layer&) = delete;
+  Layer& operator=(const Layer&) = delete;
+
+  virtual std::string_view class_name() const = 0;  // Keras' class: "Conv2D"
+  // The name the user gave, or the one its first model gave it; empty before.
+  const std::string& name() const { return name_; }
+  void set_name(std::string name) { name_ = std::move(name); }
+  // "Conv2D layer "conv1"" for messages.
+  std::string title() const;
+
+  // Shape inference for one sample; throws InvalidArgument that names the layer, what it got and what it
+  // needs.
+  virtual Shape output_shape(std::span<const Shape> inputs) const = 0;
+  // Declares the weights; called once, before the first call.
+  virtual void build(std::span<const Shape> /*inputs*/) {}
+
+  // In Keras' order: trainable ones, then the others.
+  std::span<const std::unique_ptr<Weight>> weights() const { return weights_; }
+  int64_t count_params(bool trainable_only = false) const;
+
+  // What the layer applies last to its result.
+  virtual ActivationKind output_activation() const { return ActivationKind::kLinear; }
+  // The layer does nothing but apply output_activation().
+  virtual bool is_activation() const { return false; }
+  // The layer's kernel can apply an element-wise activation that follows it.
+  virtual bool fuses_activation() const { return false; }
+
+  struct Call {
+    std::span<const ValueId> inputs;
+    std::string name;                                // of the layer, for reports
+    std::optional<Activation> fused = std::nullopt;  // applied behind the layer by its kernel
+    bool logits = false;                             // leave output_activation() out
+    bool sole_consumer = false;                      // of its input, which nobody else reads
+  };
+  // Appends the layer's steps to a plan and gives its output.
+  virtual ValueId compile(PlanBuilder& builder, const Call& call) = 0;
+
+ private:
+  friend class LayerHandle;
+
+ protected:
+  Weight& add_weight(std::string name, const Shape& shape, const Initializer& initializer,
+                     bool trainable = true);
+  // Throws unless there are `count` inputs.
+  void require_inputs(std::span<const Shape> inputs, size_t count) const;
+  // Throws unless the input has `rank` axes, batch not counted; `needs` describes them.
+  void require_rank(const Shape& input, int rank, std::string_view needs) const;
+
+ private:
+  std::string name_;
+  std::vector<std::unique_ptr<Weight>> weights_;
+  std::vector<Shape> built_for_;  // input shapes of the first call
+};
+
+// Calls a layer. Two calls share its weights.
+class LayerHandle {
+ public:
+  LayerHandle() = default;
+  explicit LayerHandle(std::shared_ptr<Layer> layer) : layer_(std::move(layer)) {}
+  // From an options struct of rondo::layers.
+  template <class Options>
+  requires requires(const Options& options) { options.layer.of(options); }
+  LayerHandle(const Options& options) : layer_(options.layer.of(options)) {}
+  // The Input of a Sequential. Throws InvalidArgument for any other tensor.
+  LayerHandle(const SymbolicTensor& input);
+
+  SymbolicTensor operator()(const SymbolicTensor& input) const;
+  SymbolicTensor operator()(const std::vector<SymbolicTensor>& inputs) const;
+  const std::shared_ptr<Layer>& layer() const { return layer_; }
+
+ private:
+  std::shared_ptr<Layer> layer_;
+};
+
+// Stands where data enters a graph.
+class InputLayer : public Layer {
+ public:
+  InputLayer(std::string name, const Shape& shape) : Layer(std::move(name)), shape_(shape) {}
+  std::string_view class_name() const override { return "InputLayer"; }
+  const Shape& shape() const { return shape_; }
+  Shape output_shape(std::span<const Shape>) const override { return shape_; }
+  ValueId compile(PlanBuilder& builder, const Call& call) override;
+
+ private:
+  Shape shape_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include "models/layers/layer_slot.h"
+
+namespace rondo::layers {
+
+// Normalizes each channel (last axis) by the statistics of the rank's sub-batch in training, by moving ones
+// otherwise. Weights (channels): gamma, beta, moving_mean, moving_variance; the last two are not trained.
+struct BatchNormalization {
+  float momentum = 0.99f;
+  float epsilon = 1e-3f;
+  bool center = true;
+  bool scale = true;
+  Initializer beta_initializer = "zeros";
+  Initializer gamma_initializer = "ones";
+  Initializer moving_mean_initializer = "zeros";
+  Initializer moving_variance_initializer = "ones";
+  std::string name = {};
+  LayerSlot layer = {};
+  SymbolicTensor operator()(const SymbolicTensor& input) const { return LayerHandle(*this)(input); }
+};
+
+std::shared_ptr<Layer> make_layer(const BatchNormalization& options);
+
+}  // namespace rondo::layers

@@ -1,0 +1,123 @@
+// Model: Keras' model. A graph of layers with compile, fit, evaluate and predict.
+//
+//   auto in = layers::Input({.shape = {28, 28, 1}});
+//   auto x = layers::Conv2D{.filters = 32, .kernel_size = {3, 3}, .activation = "relu"}(in);
+//   ...
+//   Model model({in}, {out});
+//   model.compile({.optimizer = Adam{}, .loss = "sparse_categorical_crossentropy", .metrics = {"accuracy"}});
+//   model.fit(data, {.batch_size = 64, .epochs = 3});
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "models/graph/layer.h"
+#include "runtime/gradsync/bucket_plan.h"
+#include "runtime/optim/optimizer.h"
+#include "runtime/train/trainer.h"
+
+namespace rondo {
+
+class Graph;
+class GraphNetwork;
+class Source;
+class World;
+
+struct ModelOptions {
+  std::string name = "model";
+  uint64_t seed = 0;  // of the initial weights
+};
+
+struct CompileOptions {
+  OptimizerConfig optimizer = RMSprop{};
+  std::string loss;
+  std::vector<std::string> metrics = {};
+  BucketOptions buckets = {};
+};
+
+struct ModelFitOptions {
+  int64_t batch_size = 32;  // global: shared by the ranks
+  int64_t epochs = 1;       // index of the last epoch: training runs from initial_epoch to here
+  int64_t initial_epoch = 0;
+  int64_t steps_per_epoch = 0;  // 0: one pass over the data
+  bool shuffle = true;
+  uint64_t seed = 0;                        // of the order and of dropout
+  double validation_split = 0.0;            // this part of the data, its last samples, is held out
+  const Source* validation_data = nullptr;  // takes precedence over validation_split
+  int64_t validation_batch_size = 0;        // 0: batch_size
+  int loader_threads = 1;
+  std::vector<Callback*> callbacks = {};
+};
+
+// A handle: copies are the same model.
+class Model {
+ public:
+  // Throws InvalidArgument when the graph between inputs and outputs is broken (see graph.h).
+  Model(std::vector<SymbolicTensor> inputs, std::vector<SymbolicTensor> outputs,
+        const ModelOptions& options = {});
+
+  const std::string& name() const;
+  const Graph& graph() const;
+  // Extents of one sample.
+  Shape input_shape() const;
+  Shape output_shape() const;
+
+  // Checks every name; throws InvalidArgument that lists what there is. Models with several inputs or outputs
+  // cannot be trained yet: Unavailable.
+  void compile(const CompileOptions& options);
+
+  // Collective over the model's world. Throws InvalidArgument when the model is not compiled or the data does
+  // not fit the model or the loss. A later fit goes on with the optimizer's state.
+  History fit(const Source& data, const ModelFitOptions& options = {});
+  // Collective. Loss, then metrics: means over all samples, each counted once.
+  Logs evaluate(const Source& data, int64_t batch_size = 32);
+  // Collective. All outputs in the order of the data, on every rank; needs no compile.
+  std::vector<float> predict(const Source& data, int64_t batch_size = 32);
+
+  // Canonical values in Keras' order: layer by layer, trainable weights before the others.
+  std::vector<std::vector<float>> get_weights() const;
+  // Throws InvalidArgument that names the first weight that does not fit, before anything is changed.
+  void set_weights(const std::vector<std::vector<float>>& values);
+  int64_t count_params() const;
+  // Keras' table.
+  std::string summary() const;
+
+  // Readies the network for sub-batches of `rows` and gives it, for programs with a loop of their own.
+  GraphNetwork& network(int64_t rows);
+  // The optimizer of the last fit; throws InvalidArgument before the first.
+  Optimizer& optimizer();
+
+ private:
+  struct State;
+  explicit Model(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  friend struct ModelAccess;
+  std::shared_ptr<State> state_;
+};
+
+// A chain of layers; the first one is Input.
+class Sequential : public Model {
+ public:
+  Sequential(std::initializer_list<LayerHandle> layers, const ModelOptions& options = {.name = "sequential"});
+  explicit Sequential(std::span<const LayerHandle> layers,
+                      const ModelOptions& options = {.name = "sequential"});
+};
+
+struct MultiGpuOptions {
+  // Devices to use, one per rank: a count, a list of ids, or absent for all ranks of the world.
+  std::optional<std::variant<int, std::vector<int>>> gpus = std::nullopt;
+  bool cpu_merge = true;        // accepted for compatibility: outputs are merged on the host
+  bool cpu_relocation = false;  // accepted for compatibility: weights are shared either way
+};
+
+// Keras' multi_gpu_model over ranks: a model that trains and predicts over all ranks of `world`, each with
+// its share of every batch, and shares its weights with `model`: after parallel.fit the template has them, on
+// every rank. The world must outlive both.
+Model multi_gpu_model(const Model& model, World& world, const MultiGpuOptions& options = {});
+
+}  // namespace rondo
