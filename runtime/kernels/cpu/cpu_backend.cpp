@@ -1,0 +1,82 @@
+#include "runtime/kernels/cpu/cpu_backend.h"
+
+#include <fmt/core.h>
+
+#include "runtime/base/error.h"
+#include "runtime/kernels/cpu/context.h"
+#include "runtime/kernels/cpu/factories.h"
+
+namespace rondo {
+namespace cpu {
+
+void require_float(const TensorDesc& desc, const char* what) {
+  require(desc.dtype == DType::kF32, "{} works on float32, got {}", what, dtype_name(desc.dtype));
+  require(desc.shape.rank() >= 1 && desc.elements() > 0, "{} needs at least one element, got {}", what,
+          desc.shape.text());
+}
+
+void require_canonical(const TensorDesc& desc, const char* what) {
+  require_float(desc, what);
+  require(desc.layout.canonical(), "{} works on the canonical layout, got \"{}\": reorder before it", what,
+          desc.layout.text());
+}
+
+namespace {
+
+class CpuBackend final : public KernelBackend {
+ public:
+  explicit CpuBackend(Device& device) : context_(std::make_shared<Context>(device)) {}
+
+  Device& device() const override { return context_->device; }
+  std::string name() const override {
+    return fmt::format("oneDNN {}, {}", onednn_version(), cpu_instruction_set_name(cpu_instruction_set()));
+  }
+
+  std::unique_ptr<Conv2DKernel> conv2d(const Conv2DSpec& spec) override {
+    return make_conv2d(context_, spec);
+  }
+  std::unique_ptr<DenseKernel> dense(const DenseSpec& spec) override { return make_dense(context_, spec); }
+  std::unique_ptr<Pool2DKernel> pool2d(const Pool2DSpec& spec) override {
+    return make_pool2d(context_, spec);
+  }
+  std::unique_ptr<BatchNormKernel> batch_norm(const BatchNormSpec& spec) override {
+    return make_batch_norm(context_, spec);
+  }
+  std::unique_ptr<ActivationKernel> activation(Activation activation, const TensorDesc& desc) override {
+    return make_activation(context_, activation, desc);
+  }
+  std::unique_ptr<SoftmaxKernel> softmax(const TensorDesc& desc) override {
+    return make_softmax(context_, desc);
+  }
+  std::unique_ptr<DropoutKernel> dropout(const DropoutSpec& spec) override {
+    return make_dropout(context_, spec);
+  }
+  std::unique_ptr<AddKernel> add(const TensorDesc& desc) override { return make_add(context_, desc); }
+  std::unique_ptr<ConcatKernel> concat(const ConcatSpec& spec) override {
+    return make_concat(context_, spec);
+  }
+  std::unique_ptr<LossKernel> loss(const LossSpec& spec) override { return make_loss(context_, spec); }
+  std::unique_ptr<MetricKernel> metric(const MetricSpec& spec) override {
+    return make_metric(context_, spec);
+  }
+  std::unique_ptr<UpdateKernel> update(const UpdateSpec& spec) override {
+    return make_update(context_, spec);
+  }
+  std::unique_ptr<SquareSumKernel> square_sum() override { return make_square_sum(context_); }
+  std::unique_ptr<ReorderKernel> reorder(const TensorDesc& from, const TensorDesc& to) override {
+    return make_reorder_kernel(context_, from, to);
+  }
+
+ private:
+  ContextPtr context_;
+};
+
+}  // namespace
+}  // namespace cpu
+
+std::unique_ptr<KernelBackend> make_cpu_backend(Device& device) {
+  require(device.kind() == DeviceKind::kCpu, "the oneDNN backend needs a host device, got {}", device.name());
+  return std::make_unique<cpu::CpuBackend>(device);
+}
+
+}  // namespace rondo
