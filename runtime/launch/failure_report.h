@@ -1,0 +1,36 @@
+// What ranks that fail have to say, and how they find the one text to print.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <vector>
+
+namespace rondo {
+
+class Communicator;
+
+struct FailureReport {
+  int rank = 0;
+  std::string host;
+  std::string text;
+  bool second_hand = false;  // the trouble is another rank's: a PeerError
+  bool hearsay = false;      // that rank has published it, and prints it if need be
+};
+
+FailureReport make_report(int rank, const std::string& host, const std::exception& error);
+
+// What the other ranks' PeerError will quote. It marks them as hearsay.
+std::string published_text(const FailureReport& report);
+
+// "rank 3 (node7): text".
+std::string own_text(const FailureReport& report);
+
+// One text for all reports, in rank order: second-hand ones count only when there are no others, the same
+// text is told once, and with the ranks it comes from unless it comes from all.
+std::string merge_reports(const std::vector<FailureReport>& reports);
+
+// Waits about two seconds for all ranks of `comm` to report, and returns the merged text, the same on all of
+// them. Empty when that did not come about.
+std::string agree_on_report(Communicator& comm, const FailureReport& mine);
+
+}  // namespace rondo

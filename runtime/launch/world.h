@@ -1,0 +1,67 @@
+// World: what a program makes first. It finds the other ranks, and binds this one to its device.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "runtime/launch/binding.h"
+
+namespace rondo {
+
+class Communicator;
+class Device;
+class KernelBackend;
+struct Fact;
+
+class World {
+ public:
+  // Collective. Under a launcher (mpirun, srun, ...) joins the ranks it started; alone makes a world of one
+  // without touching MPI. Checks that all ranks run the same build and agrees on the instruction set of their
+  // kernels. While it lives, an exception that leaves main on any rank ends the whole job with one message
+  // (see supervisor.h), and so does a signal to stop. One at a time in a process; throws InternalError for a
+  // second.
+  World(int argc, char** argv);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  int rank() const;
+  int size() const;
+  Communicator& comm();
+  const std::string& program() const;  // argv[0] without its folder: the beginning of messages
+
+  // Chooses the device. Local, so a wrong request can be answered alone; call it before device() and
+  // backend(), which otherwise bind with the defaults. Throws InvalidArgument and Unavailable as bind_device
+  // does, and InternalError when bound already.
+  void bind(const BindOptions& options);
+  Device& device();
+  KernelBackend& backend();
+
+  // Collective. Runs a local action on every rank. If it throws on some, every rank throws: the bare error
+  // where all say the same, else one that names the ranks.
+  void all_or_none(const std::string& what, const std::function<void()>& action);
+  // Collective. Throws the same MismatchError on every rank when a fact differs.
+  void agree_on(std::span<const Fact> facts);
+
+  // Number of the signal that asked this rank to stop, 0 while none has: for callbacks that vote to stop.
+  // Each rank sees its own only.
+  static int stop_signal();
+
+  // What run() does with an exception, for programs that catch their own: see Supervisor::report_failure.
+  int report_failure(const std::exception& error) noexcept;
+
+  // Two lines for the beginning of a log: version, ranks and hosts, device, backend, communicator.
+  std::string banner();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// The last part of a path: how a program names itself in messages.
+std::string program_name(const char* path);
+
+}  // namespace rondo
