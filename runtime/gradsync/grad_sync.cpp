@@ -1,33 +1,18 @@
 #include "runtime/gradsync/grad_sync.h"
 
 #include <algorithm>
-#include <chrono>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "runtime/base/error.h"
+#include "runtime/base/stopwatch.h"
 #include "runtime/comm/communicator.h"
 
 namespace rondo {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int64_t kFloat = sizeof(float);
-
-// Adds the time it lives to a sum of seconds.
-class Timed {
- public:
-  explicit Timed(double& seconds) : seconds_(seconds), start_(Clock::now()) {}
-  ~Timed() { seconds_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
-  Timed(const Timed&) = delete;
-  Timed& operator=(const Timed&) = delete;
-
- private:
-  double& seconds_;
-  Clock::time_point start_;
-};
 
 // The order in which backward finishes gradients: that of the graph, reversed.
 ParameterList backward_order(const ParameterList& parameters) {
@@ -211,8 +196,14 @@ BucketSpan GradSync::wait(int bucket) {
   launch_full_buckets();  // a bucket without parameters is launched by nobody else
   waited.work.wait();
   ++state.waited;
+  return this->bucket(bucket);
+}
+
+BucketSpan GradSync::bucket(int bucket) const {
+  const auto b = static_cast<size_t>(bucket);
+  const State::BucketState& of = state_->buckets.at(b);
   const auto count = static_cast<size_t>(plan_[b].count);
-  return {.weights = {waited.weights, count}, .gradients = {waited.gradients, count}};
+  return {.weights = {of.weights, count}, .gradients = {of.gradients, count}};
 }
 
 double GradSync::seconds() const {

@@ -63,6 +63,8 @@ class GradSync final : public GradSink {
   // Blocks until the bucket is summed. Throws InternalError when a parameter of it is not ready or when
   // buckets are not waited for in order, and the communicator's errors.
   BucketSpan wait(int bucket);
+  // The bucket without waiting: for what comes after it was waited for.
+  BucketSpan bucket(int bucket) const;
 
   std::span<const Bucket> plan() const { return plan_; }
   std::string digest() const { return rondo::digest(plan_); }

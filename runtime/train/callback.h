@@ -61,19 +61,27 @@ struct EndReport {
   int64_t steps_done = 0;
   int64_t samples = 0;  // trained on, over all ranks
   double seconds = 0.0;
-  std::string stopped_by;    // empty: ran to its end
+  // The callbacks that stopped the run, with the ranks they ran on unless all asked; empty: ran to its end.
+  std::string stopped_by;
+  std::string stop_reason;   // what the first of them gave as its reason
   std::vector<Usage> ranks;  // gathered from all, in rank order
 };
 
 enum class Decision : uint8_t { kContinue, kStop };
 
-// One object per rank; every callback runs on every rank (printing ones are given to rank 0 only). When any
-// rank's callback says kStop, all ranks stop together: at the end of the next step for step decisions, at
-// once for epoch decisions. An exception ends the run on all ranks.
+// One object per rank. Callbacks that decide run on every rank; those that only watch (print, log) may be
+// given to one rank. When any rank's callback says kStop, all ranks stop together: at the end of the next
+// step for step decisions, after the epoch for epoch decisions. An exception ends the run on all ranks; its
+// text then names the callback.
 class Callback {
  public:
   virtual ~Callback() = default;
-  virtual std::string name() const = 0;  // for stopped_by
+  virtual std::string name() const = 0;  // for stopped_by and messages
+  // False for callbacks that always answer kContinue: ranks need not have the same ones.
+  virtual bool decides() const { return true; }
+  // After a kStop: why, for people.
+  virtual std::string reason() const { return {}; }
+
   virtual void on_train_begin(const RunReport&) {}
   virtual void on_epoch_begin(int64_t /*epoch*/) {}
   virtual Decision on_step_end(const StepReport&) { return Decision::kContinue; }

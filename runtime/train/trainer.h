@@ -1,4 +1,8 @@
 // Trainer: the training loop over ranks.
+//
+// All functions are collective: every rank calls them in the same order with the same options and data. What
+// differs is found before the first step and named on every rank. When one rank fails later, the others stop
+// with PeerError that tells why; the communicator is then used up.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +21,7 @@ class Communicator;
 class KernelBackend;
 class Network;
 class Source;
+struct TrainerState;
 
 struct TrainerOptions {
   OptimizerConfig optimizer = SGD{};
@@ -27,12 +32,14 @@ struct FitOptions {
   int64_t batch_size = 32;  // global: shared by the ranks
   int64_t epochs = 1;       // index of the last epoch, as in Keras: training runs from initial_epoch to here
   int64_t initial_epoch = 0;
-  int64_t steps_per_epoch = 0;  // 0: one pass over the data
+  // 0: one pass over the data. Otherwise the epochs cut an endless stream of passes, each in its own order,
+  // into pieces of this many batches: no sample comes twice before all came once.
+  int64_t steps_per_epoch = 0;
   bool shuffle = true;
   uint64_t seed = 0;
   const Source* validation = nullptr;  // evaluated after each epoch
   int64_t validation_batch_size = 0;   // 0: batch_size
-  int loader_threads = 1;
+  int loader_threads = 1;              // 0: batches are read by the training thread
   std::vector<Callback*> callbacks = {};
 };
 
@@ -48,26 +55,27 @@ struct History {
 
 class Trainer {
  public:
-  // Collective. Broadcasts rank 0's parameters, lays them into buckets, and agrees with the other ranks on
-  // everything that must be equal; throws MismatchError on every rank where it is not. The references must
-  // outlive the trainer.
+  // Agrees with the other ranks on version, optimizer, parameters and bucket plan, lays the parameters into
+  // buckets and gives them rank 0's values. Throws MismatchError on every rank where something differs, and
+  // InvalidArgument for optimizer settings out of range or parameters that are not float32. The references
+  // must outlive the trainer.
   Trainer(Communicator& comm, KernelBackend& backend, Network& network, const TrainerOptions& options);
   ~Trainer();
 
-  // Collective. Throws InvalidArgument for options out of range, before any step.
+  // Throws before any step: InvalidArgument for options out of range, MismatchError where ranks differ. The
+  // optimizer's state and step count go on from an earlier fit. An epoch whose loss is not finite is not
+  // validated: its val_ values are NaN.
   History fit(const Source& data, const FitOptions& options);
-  // Collective. Means over all samples, each counted once: loss, then metrics. No parameter changes, except
-  // that replica statistics (moving means) are merged over ranks first, weighted by the samples each rank
-  // saw.
+  // Means over all samples, each counted once: loss, then metrics. No parameter changes, except that replica
+  // statistics (moving means) are merged over ranks first, weighted by the samples each rank saw.
   Logs evaluate(const Source& data, int64_t batch_size = 32);
-  // Collective; every rank gets all rows, in the order of the data.
+  // The network's outputs for all rows on every rank, in the order of the data: (size, output shape...).
   std::vector<float> predict(const Source& data, int64_t batch_size = 32);
 
   Optimizer& optimizer();
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<TrainerState> state_;
 };
 
 }  // namespace rondo

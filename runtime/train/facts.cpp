@@ -1,0 +1,102 @@
+#include "runtime/train/facts.h"
+
+#include <fmt/core.h>
+#include <xxhash.h>
+
+#include <memory>
+
+#include "runtime/base/error.h"
+#include "runtime/data/source.h"
+
+namespace rondo {
+
+std::vector<Fact> trainer_facts(const ParameterList& parameters, const std::vector<std::string>& value_names,
+                                const TrainerOptions& options, std::span<const Bucket> plan) {
+  std::vector<Fact> facts{
+      {"Rondo version", RONDO_VERSION},
+      {"optimizer", describe(options.optimizer)},
+      {"bucket bytes", fmt::format("{} first, then {}", options.buckets.first_bytes, options.buckets.bytes)},
+      {"bucket plan", digest(plan)}};
+  std::string names;
+  for (const std::string& name : value_names) names += (names.empty() ? "" : ", ") + name;
+  facts.push_back({"reported values", names});
+  facts.push_back({"number of parameters", fmt::format("{}", parameters.size())});
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter& p = *parameters[i];
+    facts.push_back({fmt::format("parameter {}", i),
+                     fmt::format("{} {} {} {}{}", p.name, p.desc.shape.text(), dtype_name(p.desc.dtype),
+                                 p.desc.layout.text(), p.trainable ? "" : ", not trainable")});
+  }
+  return facts;
+}
+
+Fact value_fact(const ParameterList& parameters) {
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(), &XXH3_freeState);
+  RONDO_CHECK(hash != nullptr);
+  XXH3_64bits_reset(hash.get());
+  for (const Parameter* p : parameters) {
+    XXH3_64bits_update(hash.get(), p->value.data, static_cast<size_t>(p->desc.bytes()));
+  }
+  return {"parameter values", fmt::format("{:016x}", XXH3_64bits_digest(hash.get()))};
+}
+
+void add_data_facts(std::vector<Fact>& facts, const std::string& what, const Source& data) {
+  facts.push_back({what + " size", fmt::format("{}", data.size())});
+  facts.push_back({what + " shapes", fmt::format("{} float32, {} {}", data.input_shape().text(),
+                                                 data.label_shape().text(), dtype_name(data.label_dtype()))});
+  facts.push_back({what + " digest", fmt::format("{:016x}", data.digest())});
+}
+
+std::vector<Fact> fit_facts(const Source& data, const FitOptions& options) {
+  std::string callbacks;
+  for (const Callback* callback : options.callbacks) {
+    if (callback->decides()) callbacks += (callbacks.empty() ? "" : ", ") + callback->name();
+  }
+  std::vector<Fact> facts{{"batch_size", fmt::format("{}", options.batch_size)},
+                          {"epochs", fmt::format("{}", options.epochs)},
+                          {"initial_epoch", fmt::format("{}", options.initial_epoch)},
+                          {"steps_per_epoch", fmt::format("{}", options.steps_per_epoch)},
+                          {"shuffle", fmt::format("{}", options.shuffle)},
+                          {"seed", fmt::format("{}", options.seed)},
+                          {"validation", options.validation != nullptr ? "given" : "none"},
+                          {"validation_batch_size", fmt::format("{}", options.validation_batch_size)},
+                          {"callbacks", callbacks}};
+  add_data_facts(facts, "data", data);
+  if (options.validation != nullptr) add_data_facts(facts, "validation data", *options.validation);
+  return facts;
+}
+
+void check_data(const std::string& what, const Source& data, int64_t batch_size) {
+  require(data.size() >= 1, "{} ({}) is empty; at least one sample is needed", what, data.name());
+  require(batch_size >= 1, "batch_size is {}; it must be at least 1", batch_size);
+}
+
+void check_fit(const Source& data, const FitOptions& options) {
+  check_data("the training data", data, options.batch_size);
+  require(options.epochs >= 1, "epochs is {}; it must be at least 1", options.epochs);
+  require(options.initial_epoch >= 0 && options.initial_epoch <= options.epochs,
+          "initial_epoch is {}; it must lie in 0..{}, since epochs is the index of the last one",
+          options.initial_epoch, options.epochs);
+  require(options.steps_per_epoch >= 0,
+          "steps_per_epoch is {}; it must be positive, or 0 for one pass over the data",
+          options.steps_per_epoch);
+  require(options.validation_batch_size >= 0,
+          "validation_batch_size is {}; it must be positive, or 0 for batch_size",
+          options.validation_batch_size);
+  require(options.loader_threads >= 0, "loader_threads is {}; it must be 0 or more", options.loader_threads);
+  for (size_t i = 0; i < options.callbacks.size(); ++i) {
+    require(options.callbacks[i] != nullptr, "callback {} is a null pointer", i);
+  }
+  if (options.validation == nullptr) return;
+  const Source& validation = *options.validation;
+  check_data("the validation data", validation, options.batch_size);
+  require(validation.input_shape() == data.input_shape() && validation.label_shape() == data.label_shape() &&
+              validation.label_dtype() == data.label_dtype(),
+          "validation samples are {} with {} {} labels, training samples {} with {} {} labels; they must be "
+          "alike",
+          validation.input_shape().text(), validation.label_shape().text(),
+          dtype_name(validation.label_dtype()), data.input_shape().text(), data.label_shape().text(),
+          dtype_name(data.label_dtype()));
+}
+
+}  // namespace rondo

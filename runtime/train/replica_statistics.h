@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/tensor/parameter.h"
+
+namespace rondo {
+
+class Communicator;
+
+// What forward passes learn by themselves (moving means and variances) differs between replicas: each saw its
+// own rows. Merging replaces them on every rank by the mean over ranks, weighted by the rows that each rank
+// trained on since the last merge.
+class ReplicaStatistics {
+ public:
+  // The parameters that are not trainable; they must be float32.
+  ReplicaStatistics(Communicator& comm, const ParameterList& parameters);
+
+  // A training step: this rank's rows and all ranks'.
+  void saw(int64_t rows, int64_t global_rows) {
+    rows_ += rows;
+    global_rows_ += global_rows;
+  }
+  // Collective. Costs nothing when no step came since the last merge.
+  void merge();
+
+ private:
+  Communicator& comm_;
+  ParameterList parameters_;
+  std::vector<double> weighted_;  // all values, times this rank's weight
+  int64_t rows_ = 0;
+  int64_t global_rows_ = 0;
+};
+
+}  // namespace rondo

@@ -1,0 +1,162 @@
+#include "runtime/train/trainer.h"
+
+#include "runtime/base/error.h"
+#include "runtime/comm/agreement.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/data/source.h"
+#include "runtime/kernels/backend.h"
+#include "runtime/train/facts.h"
+#include "runtime/train/fit_run.h"
+#include "runtime/train/network.h"
+#include "runtime/train/trainer_state.h"
+
+namespace rondo {
+
+size_t TrainerState::metric_count() const {
+  return network.metric_names().size();
+}
+
+std::vector<std::string> value_names(Network& network) {
+  std::vector<std::string> names{"loss"};
+  names.insert(names.end(), network.metric_names().begin(), network.metric_names().end());
+  return names;
+}
+
+void tell_peers(Communicator& comm, const std::function<std::string()>& where,
+                const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const PeerError&) {
+    throw;
+  } catch (const std::exception& e) {
+    comm.publish_failure(where() + e.what());
+    throw;
+  } catch (...) {
+    comm.publish_failure(where() + "an exception that is not a std::exception");
+    throw;
+  }
+}
+
+namespace {
+
+// Initializers may have run with other seeds, or a file was read on one rank only.
+void broadcast_values(Communicator& comm, const ParameterList& parameters) {
+  for (const Parameter* parameter : parameters) {
+    const Span bytes{parameter->value.data, parameter->desc.bytes(), DType::kU8};
+    comm.broadcast(bytes, 0, {.label = parameter->name}).wait();
+  }
+}
+
+}  // namespace
+
+Trainer::Trainer(Communicator& comm, KernelBackend& backend, Network& network, const TrainerOptions& options)
+    : state_(new TrainerState{.comm = comm, .backend = backend, .network = network}) {
+  TrainerState& state = *state_;
+  const ParameterList& parameters = network.parameters();
+  const std::vector<std::string> names = value_names(network);
+  const auto tail = static_cast<int64_t>(names.size() + 1);  // sums, and the vote to stop
+  std::vector<Bucket> plan;
+  all_or_none(comm, "setting up the trainer", [&] {
+    state.stream = backend.device().make_stream();
+    state.optimizer = std::make_unique<Optimizer>(options.optimizer, backend);
+    plan = GradSync::plan_for(parameters, tail, options.buckets);
+    state.statistics = std::make_unique<ReplicaStatistics>(comm, parameters);
+  });
+  agree_on(comm, trainer_facts(parameters, names, options, plan));
+
+  state.sync = std::make_unique<GradSync>(comm, backend.device(), parameters, tail, options.buckets);
+  std::vector<int64_t> counts;
+  for (const Bucket& bucket : plan) counts.push_back(bucket.count);
+  all_or_none(comm, "allocating the optimizer's state", [&] { state.optimizer->bind(counts); });
+
+  broadcast_values(comm, parameters);
+  const Fact values[] = {value_fact(parameters)};
+  agree_on(comm, values);
+}
+
+Trainer::~Trainer() = default;
+
+History Trainer::fit(const Source& data, const FitOptions& options) {
+  std::vector<Fact> facts;
+  all_or_none(state_->comm, "checking the options of fit", [&] {
+    check_fit(data, options);
+    facts = fit_facts(data, options);
+  });
+  agree_on(state_->comm, facts);
+
+  std::optional<FitRun> run;
+  all_or_none(state_->comm, "preparing to train", [&] { run.emplace(*state_, data, options); });
+  return run->run();
+}
+
+Logs Trainer::evaluate(const Source& data, int64_t batch_size) {
+  Communicator& comm = state_->comm;
+  std::vector<Fact> facts{{"batch_size", fmt::format("{}", batch_size)}};
+  std::optional<Evaluation> evaluation;
+  all_or_none(comm, "preparing to evaluate", [&] {
+    check_data("the evaluation data", data, batch_size);
+    add_data_facts(facts, "evaluation data", data);
+    evaluation.emplace(*state_, data, batch_size, 1);
+  });
+  agree_on(comm, facts);
+
+  state_->statistics->merge();
+  std::vector<double> means;
+  tell_peers(
+      comm, [] { return "evaluation: "; }, [&] { means = evaluation->run(); });
+  Logs logs;
+  const std::vector<std::string> names = value_names(state_->network);
+  for (size_t i = 0; i < names.size(); ++i) logs.emplace_back(names[i], means[i]);
+  return logs;
+}
+
+std::vector<float> Trainer::predict(const Source& data, int64_t batch_size) {
+  Communicator& comm = state_->comm;
+  Network& network = state_->network;
+  const SamplerOptions order = in_order(comm, data, batch_size);
+  const int64_t per_row = network.output_shape().elements();
+  std::vector<Fact> facts{{"batch_size", fmt::format("{}", batch_size)}};
+  std::optional<BatchStream> batches;
+  std::vector<float> outputs;
+  all_or_none(comm, "preparing to predict", [&] {
+    check_data("the data to predict", data, batch_size);
+    add_data_facts(facts, "data to predict", data);
+    batches.emplace(data, order, 1);
+    prepare_shares(network, order, Mode::kInference);
+    outputs.resize(static_cast<size_t>(data.size() * per_row));
+  });
+  agree_on(comm, facts);
+
+  state_->statistics->merge();
+  tell_peers(
+      comm, [] { return "prediction: "; },
+      [&] {
+        std::vector<float> mine;
+        std::vector<int64_t> counts(static_cast<size_t>(comm.size()));
+        Batch batch;
+        float* next = outputs.data();
+        batches->seek(0);
+        for (int64_t step = 0; step < batches->batches_per_pass(); ++step) {
+          const LoadedBatch& loaded = batches->next();
+          const int64_t global_rows = loaded.share.global_rows;
+          assign(batch, loaded);
+          mine.resize(static_cast<size_t>(batch.rows * per_row));
+          if (batch.rows > 0) network.predict(batch, mine);
+          // Ranks hold consecutive rows of the batch, so rank order is the order of the data.
+          for (int r = 0; r < comm.size(); ++r) {
+            counts[static_cast<size_t>(r)] = share_of(global_rows, r, comm.size()).rows * per_row;
+          }
+          const Span out{next, global_rows * per_row, DType::kF32};
+          comm.all_gather_v(span_of(std::span<const float>(mine)), out, counts, {.label = "predictions"})
+              .wait();
+          next += out.count;
+        }
+      });
+  return outputs;
+}
+
+Optimizer& Trainer::optimizer() {
+  return *state_->optimizer;
+}
+
+}  // namespace rondo

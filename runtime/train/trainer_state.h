@@ -1,0 +1,38 @@
+// What the parts of the trainer share. Internal to this folder.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/gradsync/grad_sync.h"
+#include "runtime/optim/optimizer.h"
+#include "runtime/train/replica_statistics.h"
+#include "runtime/train/trainer.h"
+
+namespace rondo {
+
+struct TrainerState {
+  Communicator& comm;
+  KernelBackend& backend;
+  Network& network;
+  std::unique_ptr<Stream> stream = {};
+  std::unique_ptr<Optimizer> optimizer = {};
+  std::unique_ptr<GradSync> sync = {};
+  std::unique_ptr<ReplicaStatistics> statistics = {};
+  int64_t steps_done = 0;           // over all fits: schedules, Adam's t, and dropout count them
+  double collective_seconds = 0.0;  // in collectives other than those of the steps
+
+  size_t metric_count() const;
+};
+
+// "loss", then the network's metrics.
+std::vector<std::string> value_names(Network& network);
+
+// Runs `action`; what it throws is told to the other ranks, with where() in front, before it is rethrown. An
+// error that comes from another rank is passed on as it is.
+void tell_peers(Communicator& comm, const std::function<std::string()>& where,
+                const std::function<void()>& action);
+
+}  // namespace rondo
