@@ -58,6 +58,9 @@ ArraySource::ArraySource(ArrayData data) : data_(std::move(data)) {
       },
       data_.input);
   require(data_.input_divisor != 0.0f, "{}: inputs cannot be divided by 0", data_.name);
+  for (size_t x = 0; x < scaled_bytes_.size(); ++x) {
+    scaled_bytes_[x] = static_cast<float>(x) / data_.input_divisor;
+  }
   size_ =
       count_samples(data_, "inputs", static_cast<int64_t>(floats_.size() + bytes_.size()), data_.input_shape);
 
@@ -78,13 +81,12 @@ ArraySource::ArraySource(ArrayData data) : data_(std::move(data)) {
 void ArraySource::read(int64_t index, std::span<float> input, std::span<std::byte> label) const {
   const size_t each = input.size();
   const size_t first = static_cast<size_t>(index) * each;
-  const float divisor = data_.input_divisor;
   if (!bytes_.empty()) {
     const auto from = bytes_.subspan(first, each);
-    std::transform(from.begin(), from.end(), input.begin(),
-                   [divisor](uint8_t x) { return static_cast<float>(x) / divisor; });
+    std::transform(from.begin(), from.end(), input.begin(), [this](uint8_t x) { return scaled_bytes_[x]; });
   } else {
     const auto from = floats_.subspan(first, each);
+    const float divisor = data_.input_divisor;
     if (divisor == 1.0f) {
       std::copy(from.begin(), from.end(), input.begin());
     } else {
