@@ -22,7 +22,7 @@ struct Conv2DSpec {
   Activation activation = Activation::kLinear;
   Mode mode = Mode::kTraining;
   bool input_gradient = true;           // false for the first layer: backward_input is not prepared
-  std::optional<Layout> kernel_layout;  // imposed on the parameter; absent: the kernel chooses
+  std::optional<Layout> kernel_layout = {};  // imposed on the parameter; absent: the kernel chooses
 };
 
 class Conv2DKernel : public Kernel {

@@ -18,7 +18,7 @@ struct DenseSpec {
   Activation activation = Activation::kLinear;
   Mode mode = Mode::kTraining;
   bool input_gradient = true;
-  std::optional<Layout> kernel_layout;
+  std::optional<Layout> kernel_layout = {};
 };
 
 class DenseKernel : public Kernel {
