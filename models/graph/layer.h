@@ -48,8 +48,8 @@ class SymbolicTensor {
 struct Weight {
   std::string name;  // within the layer: "kernel"
   Initializer initializer;
-  Parameter parameter;  // its name is "<layer>/<weight>" once the layer belongs to a model
-  std::vector<float> host;
+  Parameter parameter = {};  // its name is "<layer>/<weight>" once the layer belongs to a model
+  std::vector<float> host = {};
   bool on_device() const { return static_cast<bool>(parameter.value); }
 };
 
@@ -89,15 +89,12 @@ class Layer {
     std::string name;                                // of the layer, for reports
     std::optional<Activation> fused = std::nullopt;  // applied behind the layer by its kernel
     bool logits = false;                             // leave output_activation() out
-    bool sole_consumer = false;                      // of its input, which nobody else reads
   };
   // Appends the layer's steps to a plan and gives its output.
   virtual ValueId compile(PlanBuilder& builder, const Call& call) = 0;
 
- private:
-  friend class LayerHandle;
-
  protected:
+  friend class LayerHandle;
   Weight& add_weight(std::string name, const Shape& shape, const Initializer& initializer,
                      bool trainable = true);
   // Throws unless there are `count` inputs.

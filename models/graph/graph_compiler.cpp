@@ -1,0 +1,184 @@
+#include "models/graph/graph_compiler.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+
+#include "models/graph/activation_step.h"
+#include "models/graph/graph.h"
+#include "models/graph/objective.h"
+#include "models/graph/plan_builder.h"
+#include "runtime/base/error.h"
+#include "runtime/kernels/elementwise.h"
+#include "runtime/kernels/loss.h"
+
+namespace rondo {
+namespace {
+
+class GraphCompiler {
+ public:
+  GraphCompiler(const Graph& graph, KernelBackend& backend, Stream& stream, const PlanRequest& request)
+      : graph_(graph),
+        request_(request),
+        builder_(backend, stream, request.rows,
+                 request.purpose == Purpose::kTrain ? Mode::kTraining : Mode::kInference) {
+    if (objective()) {
+      if (graph.outputs().size() != 1) {
+        raise<Unavailable>("training and evaluation of a model with {} outputs", graph.outputs().size());
+      }
+      output_ = graph.outputs().front().node().get();
+    }
+  }
+
+  std::unique_ptr<Plan> run() {
+    for (const auto& node : graph_.nodes()) compile_node(*node);
+    for (const SymbolicTensor& input : graph_.inputs()) {
+      builder_.plan().inputs.push_back(values_.at(input.node().get()));
+    }
+    if (objective()) {
+      append_objective();
+    } else {
+      const ValueId result = builder_.canonical(values_.at(graph_.outputs().front().node().get()));
+      builder_.tensor(result);
+      builder_.plan().output = result;
+    }
+    return builder_.finish(request_.reuse_memory);
+  }
+
+ private:
+  const Objective* objective() const {
+    return request_.purpose == Purpose::kPredict ? nullptr : request_.objective;
+  }
+
+  // The loss takes logits where the model ends in the function that belongs to it, as tf.keras does.
+  bool takes_logits(const Node& node) const {
+    if (&node != output_ || !graph_.consumers(node).empty()) return false;
+    const ActivationKind last = node.layer->output_activation();
+    switch (objective()->loss) {
+      case Loss::kCategoricalCrossentropy:
+      case Loss::kSparseCategoricalCrossentropy:
+        return last == ActivationKind::kSoftmax;
+      case Loss::kBinaryCrossentropy:
+        return last == ActivationKind::kSigmoid;
+      case Loss::kMeanSquaredError:
+        return false;
+    }
+    return false;
+  }
+
+  // The element-wise activation layer that can run inside this call's kernel.
+  const Node* fused_activation(const Node& node) const {
+    const auto& readers = graph_.consumers(node);
+    if (!node.layer->fuses_activation() || readers.size() != 1 || graph_.is_output(node)) return nullptr;
+    const Node& next = *readers.front();
+    const bool fits = next.layer->is_activation() && elementwise(next.layer->output_activation());
+    return fits && !takes_logits(next) ? &next : nullptr;
+  }
+
+  void compile_node(const Node& node) {
+    std::vector<ValueId> inputs;
+    bool needs_gradient = node.layer->count_params(true) > 0;
+    for (const SymbolicTensor& input : node.inputs) {
+      inputs.push_back(values_.at(input.node().get()));
+      needs_gradient = needs_gradient || builder_.needs_gradient(inputs.back());
+    }
+    builder_.begin_layer(needs_gradient, inputs);
+    ValueId out = -1;
+    if (fused_.contains(&node)) {
+      out = inputs.front();
+    } else {
+      Layer::Call call{.inputs = inputs, .name = node.layer->name()};
+      call.logits = takes_logits(node);
+      if (const Node* activation = fused_activation(node)) {
+        call.fused = elementwise(activation->layer->output_activation());
+        fused_.emplace(activation, true);
+      }
+      out = node.layer->compile(builder_, call);
+    }
+    const int reads = static_cast<int>(graph_.consumers(node).size()) + (graph_.is_output(node) ? 1 : 0);
+    builder_.end_layer(out, reads);
+    values_[&node] = out;
+  }
+
+  // Some metrics need the probabilities that the loss does without.
+  ValueId probabilities(ValueId prediction, bool logits) {
+    if (!logits) return prediction;
+    if (probabilities_ < 0) {
+      const ActivationKind last = output_->layer->output_activation();
+      probabilities_ = append_activation_copy(builder_, prediction, last, "metrics");
+    }
+    return probabilities_;
+  }
+
+  void append_objective() {
+    const bool logits = takes_logits(*output_);
+    const ValueId prediction = builder_.canonical(values_.at(output_));
+    append_loss(prediction, logits);
+    double* sum = request_.sums;
+    for (const NamedMetric& metric : objective()->metrics) append_metric(metric, prediction, logits, ++sum);
+  }
+
+  void append_loss(ValueId prediction, bool logits) {
+    auto& kernel = builder_.own(builder_.backend().loss(
+        {.loss = objective()->loss, .prediction = builder_.desc(prediction), .from_logits = logits}));
+    builder_.plan().label = builder_.add_external(kernel.label(), "label");
+    const ValueId label = builder_.plan().label;
+    std::vector<ValueId> writes;
+    const Tensor* grad = &kEmpty;
+    if (builder_.needs_gradient(prediction)) {
+      const ValueId gradient = builder_.add_value(builder_.desc(prediction), "loss gradient");
+      builder_.add_gradient(prediction, {gradient, true});
+      grad = &builder_.tensor(gradient);
+      writes.push_back(gradient);
+    }
+    const Tensor& in = builder_.tensor(prediction);
+    const Tensor& want = builder_.tensor(label);
+    double* sum = request_.sums;
+    builder_.add_step({.name = "loss",
+                       .kernel = &kernel,
+                       .reads = {prediction, label},
+                       .writes = writes,
+                       .run = [&kernel, &in, &want, sum, grad](const Execution& on) {
+                         kernel.run(on, in, want, sum, *grad);
+                       }});
+  }
+
+  void append_metric(const NamedMetric& metric, ValueId prediction, bool logits, double* sum) {
+    const bool by_error =
+        metric.metric == Metric::kMeanSquaredError || metric.metric == Metric::kMeanAbsoluteError;
+    const bool sigmoid = logits && output_->layer->output_activation() == ActivationKind::kSigmoid;
+    const bool needs_probabilities = by_error || (metric.metric == Metric::kBinaryAccuracy && !sigmoid);
+    const ValueId from = needs_probabilities ? probabilities(prediction, logits) : prediction;
+    auto& kernel = builder_.own(builder_.backend().metric({.metric = metric.metric,
+                                                           .prediction = builder_.desc(from),
+                                                           .from_logits = sigmoid && from == prediction}));
+    const ValueId label = builder_.plan().label;
+    const Tensor& in = builder_.tensor(from);
+    const Tensor& want = builder_.tensor(label);
+    builder_.add_step(
+        {.name = "metric " + metric.name,
+         .kernel = &kernel,
+         .reads = {from, label},
+         .writes = {},
+         .run = [&kernel, &in, &want, sum](const Execution& on) { kernel.run(on, in, want, sum); }});
+  }
+
+  inline static const Tensor kEmpty{};
+
+  const Graph& graph_;
+  const PlanRequest& request_;
+  PlanBuilder builder_;
+  const Node* output_ = nullptr;  // what the objective is about
+  std::unordered_map<const Node*, ValueId> values_;
+  std::unordered_map<const Node*, bool> fused_;  // activation calls that an earlier kernel does
+  ValueId probabilities_ = -1;
+};
+
+}  // namespace
+
+std::unique_ptr<Plan> compile_plan(const Graph& graph, KernelBackend& backend, Stream& stream,
+                                   const PlanRequest& request) {
+  return GraphCompiler(graph, backend, stream, request).run();
+}
+
+}  // namespace rondo

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "models/graph/plan.h"
+
+namespace rondo {
+
+class Graph;
+class KernelBackend;
+struct Objective;
+
+// What a plan is for.
+enum class Purpose : uint8_t { kTrain, kEvaluate, kPredict };
+
+struct PlanRequest {
+  int64_t rows = 1;
+  Purpose purpose = Purpose::kPredict;
+  const Objective* objective = nullptr;  // not for prediction
+  double* sums = nullptr;                // loss, then metrics; device memory
+  bool reuse_memory = true;
+};
+
+// Compiles a graph: shapes and layouts fixed, kernels made, memory planned. Weights that no device holds yet
+// are put on the backend's device in the layouts that this plan's kernels choose. Throws Unavailable for an
+// objective on several outputs.
+std::unique_ptr<Plan> compile_plan(const Graph& graph, KernelBackend& backend, Stream& stream,
+                                   const PlanRequest& request);
+
+}  // namespace rondo

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/graph/objective.h"
+#include "runtime/device/device.h"
+#include "runtime/train/network.h"
+
+namespace rondo {
+
+class Graph;
+class KernelBackend;
+enum class Purpose : uint8_t;
+struct Plan;
+
+struct NetworkOptions {
+  // The sub-batch for which kernels choose the layouts of weights that no device holds yet: the same on all
+  // ranks.
+  int64_t nominal_rows = 32;
+  std::optional<Objective> objective = std::nullopt;  // absent: prediction only
+  bool reuse_memory = true;                           // false: no two values share memory, for diagnosis
+};
+
+// A graph on a backend: plans for the row counts that come up, over one arena. Graph and backend must outlive
+// it. Two networks may be made of one graph on one backend; they share its weights.
+class GraphNetwork final : public Network {
+ public:
+  // Puts the graph's weights on the device. Throws what compile_plan and the backend throw.
+  GraphNetwork(const Graph& graph, KernelBackend& backend, NetworkOptions options);
+  ~GraphNetwork() override;
+
+  const ParameterList& parameters() override;
+  const std::vector<std::string>& metric_names() override { return metric_names_; }
+  void prepare(int64_t rows, Mode mode) override;
+  void forward(const Batch& batch, Mode mode, const StepState& state, std::span<double> sums) override;
+  void backward(GradSink& sink) override;
+  void predict(const Batch& batch, std::span<float> out) override;
+  Shape output_shape() const override;
+
+  KernelBackend& backend() const { return backend_; }
+  Stream& stream() const { return *stream_; }
+  // Made when it is not there yet.
+  const Plan& plan(int64_t rows, Purpose purpose);
+  // The memory of all plans; replaced by a larger one when a plan needs it.
+  const Buffer& arena() const { return arena_; }
+  std::string describe(int64_t rows, Mode mode);
+
+ private:
+  Plan& get_plan(int64_t rows, Purpose purpose);
+  void reserve(const Plan& plan);
+  void set_inputs(Plan& plan, const Batch& batch) const;
+
+  const Graph& graph_;
+  KernelBackend& backend_;
+  NetworkOptions options_;
+  std::unique_ptr<Stream> stream_;
+  std::vector<std::string> metric_names_;
+  std::map<std::pair<int64_t, Purpose>, std::unique_ptr<Plan>> plans_;
+  Buffer arena_;
+  Buffer scratch_;
+  Buffer sums_;
+  StepState state_;          // of the last training forward
+  Plan* pending_ = nullptr;  // whose backward is due
+};
+
+// Memory for the gradients of a network's trainable parameters, for programs without a GradSync.
+void allocate_gradients(Network& network, Device& device);
+
+}  // namespace rondo

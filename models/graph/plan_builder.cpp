@@ -1,0 +1,279 @@
+#include "models/graph/plan_builder.h"
+
+#include <algorithm>
+
+#include "models/graph/layer.h"
+#include "models/graph/weights.h"
+#include "runtime/base/error.h"
+#include "runtime/kernels/elementwise.h"
+
+namespace rondo {
+
+PlanBuilder::PlanBuilder(KernelBackend& backend, Stream& stream, int64_t rows, Mode mode)
+    : backend_(backend), stream_(stream), plan_(std::make_unique<Plan>()) {
+  plan_->rows = rows;
+  plan_->mode = mode;
+}
+
+ValueId PlanBuilder::add_value(const TensorDesc& desc, std::string name) {
+  plan_->storages.push_back({.bytes = desc.bytes()});
+  const int storage = static_cast<int>(plan_->storages.size()) - 1;
+  plan_->values.push_back({.name = std::move(name), .tensor = {.desc = desc}, .storage = storage});
+  states_.push_back({.needs_gradient = layer_needs_gradient_});
+  return static_cast<ValueId>(plan_->values.size()) - 1;
+}
+
+ValueId PlanBuilder::add_external(const TensorDesc& desc, std::string name) {
+  RONDO_CHECK(desc.layout.canonical());
+  plan_->values.push_back({.name = std::move(name), .tensor = {.desc = desc}});
+  states_.push_back({});
+  return static_cast<ValueId>(plan_->values.size()) - 1;
+}
+
+ValueId PlanBuilder::add_view(ValueId of, const TensorDesc& desc, std::string name) {
+  plan_->values.push_back({.name = std::move(name), .tensor = {.desc = desc}});
+  states_.push_back({.needs_gradient = needs_gradient(of)});
+  const ValueId view = static_cast<ValueId>(plan_->values.size()) - 1;
+  link_view(of, view);
+  return view;
+}
+
+void PlanBuilder::link_view(ValueId source, ValueId view) {
+  plan_->values[static_cast<size_t>(view)].storage = storage(source);
+  if (storage(source) >= 0) return;
+  ValueId external = source;
+  for (const auto& [other, shown] : plan_->external_views) {
+    if (other == source) external = shown;
+  }
+  plan_->external_views.emplace_back(view, external);
+}
+
+const Tensor& PlanBuilder::tensor(ValueId value) {
+  materialize(value);
+  return plan_->values[static_cast<size_t>(value)].tensor;
+}
+
+ValueId PlanBuilder::in_layout(ValueId value, const Layout& layout) {
+  materialize(value);
+  if (desc(value).layout == layout) return value;
+  for (const auto& [have, copy] : state(value).copies) {
+    if (have == layout) return copy;
+  }
+  return add_copy(value, layout);
+}
+
+ValueId PlanBuilder::add_copy(ValueId value, const Layout& layout) {
+  const TensorDesc from = desc(value);
+  TensorDesc to = from;
+  to.layout = layout;
+  const std::string name = plan_->values[static_cast<size_t>(value)].name;
+  const ValueId copy = add_value(to, name + " reordered");
+  state(copy).needs_gradient = needs_gradient(value);
+  state(copy).copy_of = value;
+  state(value).copies.emplace_back(layout, copy);
+  ReorderKernel& kernel = own(backend_.reorder(from, to));
+  const Tensor& source = tensor(value);
+  const Tensor& target = tensor(copy);
+  add_step({.name = name + ": reorder",
+            .kernel = &kernel,
+            .reads = {value},
+            .writes = {copy},
+            .run = [&kernel, &source, &target](const Execution& on) { kernel.run(on, source, target); }});
+  on_backward(copy, [this, value](Gradient gradient) {
+    add_gradient(value, {in_layout(gradient.id, desc(value).layout), gradient.exclusive});
+  });
+  return copy;
+}
+
+ValueId PlanBuilder::reshape(ValueId value, const Shape& shape) {
+  RONDO_CHECK(desc(value).elements() == shape.elements());
+  const ValueId source = canonical(value);
+  if (desc(source).shape == shape) return source;
+  const ValueId view = add_view(source, {shape, desc(source).dtype}, "reshaped");
+  state(view).copy_of = source;
+  on_backward(view, [this, source](Gradient gradient) {
+    add_gradient(source, {add_view(gradient.id, desc(source), "gradient reshaped"), gradient.exclusive});
+  });
+  return view;
+}
+
+ValueId PlanBuilder::flatten(ValueId image) {
+  const TensorDesc& from = desc(image);
+  if (from.shape.rank() == 2) return image;
+  const Shape shape{rows(), from.shape.sample().elements()};
+  plan_->values.push_back({.name = "flattened", .tensor = {.desc = {shape, from.dtype}}});
+  states_.push_back({.needs_gradient = needs_gradient(image), .flat_of = image});
+  return static_cast<ValueId>(plan_->values.size()) - 1;
+}
+
+ValueId PlanBuilder::flattened_source(ValueId value) const {
+  return state(value).flat_of >= 0 ? state(value).flat_of : value;
+}
+
+void PlanBuilder::materialize(ValueId value) {
+  const ValueId image = std::exchange(state(value).flat_of, -1);
+  if (image < 0) return;
+  const ValueId source = canonical(image);
+  link_view(source, value);
+  state(value).copy_of = source;
+  on_backward(value, [this, source](Gradient gradient) {
+    add_gradient(source, {add_view(gradient.id, desc(source), "gradient unflattened"), gradient.exclusive});
+  });
+}
+
+ValueId PlanBuilder::overwrite(ValueId value, std::string name) {
+  RONDO_CHECK(may_overwrite(value));
+  const int memory = storage(value);
+  for (ValueState& each : states_) {
+    std::erase_if(each.copies, [&](const auto& copy) { return storage(copy.second) == memory; });
+  }
+  const TensorDesc same = desc(value);
+  const ValueId view = add_view(value, same, std::move(name));
+  state(view).needs_gradient = layer_needs_gradient_;
+  return view;
+}
+
+bool PlanBuilder::will_be_read(int memory) const {
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const ValueState& each = states_[i];
+    const int place = each.flat_of >= 0 ? storage(each.flat_of) : plan_->values[i].storage;
+    if (place == memory && (each.kept || each.reads > 0)) return true;
+  }
+  return false;
+}
+
+bool PlanBuilder::may_overwrite(ValueId value) const {
+  if (state(value).flat_of >= 0 || storage(value) < 0 || will_be_read(storage(value))) return false;
+  // Whoever reads the original later would be given the copy again.
+  for (ValueId origin = state(value).copy_of; origin >= 0; origin = state(origin).copy_of) {
+    if (storage(origin) < 0 || will_be_read(storage(origin))) return false;
+  }
+  return true;
+}
+
+void PlanBuilder::keep(ValueId value) {
+  if (training()) state(value).kept = true;
+}
+
+void PlanBuilder::add_step(PlanStep step) {
+  if (step.kernel) plan_->scratch_bytes = std::max(plan_->scratch_bytes, step.kernel->scratch_bytes());
+  (backward_ ? plan_->backward : plan_->forward).push_back(std::move(step));
+}
+
+void PlanBuilder::on_backward(ValueId out, std::function<void(Gradient)> emit) {
+  if (!backward_ && training() && needs_gradient(out)) tape_.emplace_back(out, std::move(emit));
+}
+
+void PlanBuilder::add_gradient(ValueId value, Gradient gradient) {
+  if (!needs_gradient(value)) return;
+  RONDO_CHECK(desc(gradient.id) == desc(value));
+  Gradient& sum = state(value).gradient;
+  if (!sum) {
+    sum = gradient;
+    return;
+  }
+  AddKernel& kernel = add_kernel(desc(value));
+  const Gradient over = sum.exclusive ? sum : gradient;
+  const ValueId out = gradient_value(desc(value), over, "gradient sum");
+  const Tensor& a = tensor(sum.id);
+  const Tensor& b = tensor(gradient.id);
+  const Tensor& to = tensor(out);
+  add_step({.name = plan_->values[static_cast<size_t>(value)].name + ": add gradients",
+            .kernel = &kernel,
+            .reads = {sum.id, gradient.id},
+            .writes = {out},
+            .run = [&kernel, &a, &b, &to](const Execution& on) { kernel.run(on, a, b, to); }});
+  state(value).gradient = {out, true};
+}
+
+ValueId PlanBuilder::gradient_value(const TensorDesc& wanted, const Gradient& over, std::string name) {
+  if (over && over.exclusive && storage(over.id) >= 0 && desc(over.id) == wanted) {
+    return add_view(over.id, wanted, std::move(name));
+  }
+  return add_value(wanted, std::move(name));
+}
+
+AddKernel& PlanBuilder::add_kernel(const TensorDesc& desc) {
+  AddKernel& kernel = own(backend_.add(desc));
+  RONDO_CHECK(kernel.desc() == desc);
+  return kernel;
+}
+
+std::optional<Layout> PlanBuilder::imposed_layout(const Weight& weight) const {
+  if (!weight.on_device()) return std::nullopt;
+  return weight.parameter.desc.layout;
+}
+
+Parameter& PlanBuilder::parameter(Weight& weight, const TensorDesc& desc) {
+  if (!weight.on_device()) put_on_device(weight, desc, backend_, stream_);
+  RONDO_CHECK(weight.parameter.desc == desc);
+  if (training() && weight.parameter.trainable) ++uses_[&weight.parameter].uses;
+  return weight.parameter;
+}
+
+WeightGradient PlanBuilder::begin_weight_gradient(Parameter& parameter) {
+  if (!uses_.at(&parameter).written) return {&parameter.grad, -1};
+  const ValueId temporary = add_value(parameter.desc, parameter.name + " gradient");
+  return {&tensor(temporary), temporary};
+}
+
+void PlanBuilder::end_weight_gradient(Parameter& parameter, const WeightGradient& gradient) {
+  WeightUse& use = uses_.at(&parameter);
+  if (gradient.temporary >= 0) {
+    AddKernel& kernel = add_kernel(parameter.desc);
+    const Tensor& part = *gradient.tensor;
+    const Tensor& sum = parameter.grad;
+    add_step({.name = parameter.name + ": add gradients",
+              .kernel = &kernel,
+              .reads = {gradient.temporary},
+              .writes = {},
+              .run = [&kernel, &part, &sum](const Execution& on) { kernel.run(on, sum, part, sum); }});
+  }
+  use.written = true;
+  if (--use.uses == 0) plan_->backward.back().ready.push_back(&parameter);
+}
+
+void PlanBuilder::begin_layer(bool needed, std::span<const ValueId> inputs) {
+  layer_needs_gradient_ = training() && needed;
+  for (const ValueId input : inputs) --state(input).reads;
+}
+
+void PlanBuilder::emit_backward() {
+  backward_ = true;
+  for (auto entry = tape_.rbegin(); entry != tape_.rend(); ++entry) {
+    const Gradient gradient = state(entry->first).gradient;
+    if (gradient) entry->second(gradient);
+  }
+  for (const auto& [parameter, use] : uses_) {
+    if (use.uses != 0) raise<InternalError>("the plan makes no final gradient of {}", parameter->name);
+  }
+}
+
+void PlanBuilder::find_lifetimes() {
+  int now = 0;
+  const auto touch = [&](ValueId value) {
+    const int memory = storage(value);
+    if (memory < 0) return;
+    Storage& place = plan_->storages[static_cast<size_t>(memory)];
+    if (place.first < 0) place.first = now;
+    place.last = now;
+  };
+  for (const auto* steps : {&plan_->forward, &plan_->backward}) {
+    for (const PlanStep& step : *steps) {
+      for (const ValueId value : step.reads) touch(value);
+      for (const ValueId value : step.writes) touch(value);
+      ++now;
+    }
+  }
+  if (plan_->output >= 0) touch(plan_->output);
+}
+
+std::unique_ptr<Plan> PlanBuilder::finish(bool reuse_memory) {
+  if (training() && plan_->label >= 0) emit_backward();
+  find_lifetimes();
+  plan_->arena_bytes = plan_memory(plan_->storages, reuse_memory);
+  tape_.clear();
+  return std::move(plan_);
+}
+
+}  // namespace rondo

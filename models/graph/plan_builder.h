@@ -1,0 +1,156 @@
+// PlanBuilder: what a layer sees while a model is compiled.
+//
+// Layers append forward steps as the graph is walked, and leave behind, with on_backward, how their gradient
+// is made; finish() walks those in reverse. Every value has one layout. A kernel that wants another one reads
+// a copy from in_layout(), which is itself an operation with a gradient, so gradients of a value always
+// arrive in the value's own layout.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "models/graph/plan.h"
+#include "runtime/kernels/backend.h"
+
+namespace rondo {
+
+class AddKernel;
+struct Weight;
+
+// The gradient of a value. Only an exclusive one may be overwritten.
+struct Gradient {
+  ValueId id = -1;
+  bool exclusive = true;
+  explicit operator bool() const { return id >= 0; }
+};
+
+// Where one call of a layer writes the gradient of a weight: the parameter's own memory, or, where calls
+// share the weight, a temporary that is added to it.
+struct WeightGradient {
+  const Tensor* tensor = nullptr;
+  ValueId temporary = -1;
+};
+
+class PlanBuilder {
+ public:
+  PlanBuilder(KernelBackend& backend, Stream& stream, int64_t rows, Mode mode);
+
+  KernelBackend& backend() const { return backend_; }
+  Mode mode() const { return plan_->mode; }
+  bool training() const { return plan_->mode == Mode::kTraining; }
+  int64_t rows() const { return plan_->rows; }
+
+  // Kernels live as long as the plan.
+  template <class K>
+  K& own(std::unique_ptr<K> kernel) {
+    K& reference = *kernel;
+    plan_->kernels.push_back(std::move(kernel));
+    return reference;
+  }
+
+  // --- values
+  ValueId add_value(const TensorDesc& desc, std::string name);
+  // A value in the caller's memory, canonical.
+  ValueId add_external(const TensorDesc& desc, std::string name);
+  const TensorDesc& desc(ValueId value) const {
+    return plan_->values[static_cast<size_t>(value)].tensor.desc;
+  }
+  // Stays valid; its memory is known once the plan is bound.
+  const Tensor& tensor(ValueId value);
+  // The value itself where it has this layout, else a copy, made once for all readers.
+  ValueId in_layout(ValueId value, const Layout& layout);
+  ValueId canonical(ValueId value) { return in_layout(value, Layout{}); }
+  // The same elements, in canonical order, under another shape.
+  ValueId reshape(ValueId value, const Shape& shape);
+  // As reshape to (rows, features), but free until someone asks for more than flattened_source().
+  ValueId flatten(ValueId image);
+  // The image that a flattened value stands for, for readers that take it as it is; else the value itself.
+  ValueId flattened_source(ValueId value) const;
+  // A new value in the memory of `value`, for results written in place; only after may_overwrite().
+  ValueId overwrite(ValueId value, std::string name);
+  // Nobody will read `value` after the current layer.
+  bool may_overwrite(ValueId value) const;
+  // Backward will read the value: nobody may overwrite it.
+  void keep(ValueId value);
+
+  // --- steps
+  void add_step(PlanStep step);
+
+  // --- gradients
+  bool needs_gradient(ValueId value) const { return state(value).needs_gradient; }
+  // How the operation that made `out` passes its gradient on. Ignored where nobody needs it.
+  void on_backward(ValueId out, std::function<void(Gradient)> emit);
+  // Within on_backward: adds a gradient of `value`, which lies as `value` does. Not exclusive: others hold it
+  // too.
+  void add_gradient(ValueId value, Gradient gradient);
+  // Within on_backward: a value to write a gradient of something that lies as `desc` says; in place of `over`
+  // where that is exclusive and lies alike.
+  ValueId gradient_value(const TensorDesc& desc, const Gradient& over, std::string name);
+
+  // --- weights
+  // The layout that a weight already has on the device.
+  std::optional<Layout> imposed_layout(const Weight& weight) const;
+  // The weight's parameter, put on the device as `desc` says when it is not there yet. Counts a use.
+  Parameter& parameter(Weight& weight, const TensorDesc& desc);
+  // Within on_backward: where to write, and that it was written by the steps added so far.
+  WeightGradient begin_weight_gradient(Parameter& parameter);
+  void end_weight_gradient(Parameter& parameter, const WeightGradient& gradient);
+
+  // A number for the next dropout call, in graph order.
+  uint32_t next_dropout_stream() { return dropout_streams_++; }
+
+  // --- for the compiler
+  // Values made from here on need a gradient when `needed`.
+  void begin_layer(bool needed, std::span<const ValueId> inputs);
+  // `reads` calls will read this value.
+  void end_layer(ValueId out, int reads) { state(out).reads += reads; }
+  Plan& plan() { return *plan_; }
+  // Emits the backward steps from the gradients added so far and plans the memory.
+  std::unique_ptr<Plan> finish(bool reuse_memory);
+
+ private:
+  struct ValueState {
+    bool needs_gradient = false;
+    bool kept = false;
+    int reads = 0;           // calls that will still read it
+    ValueId flat_of = -1;    // a flattened value that nobody needed in memory yet
+    ValueId copy_of = -1;    // made by in_layout or reshape from this one
+    Gradient gradient = {};  // the sum of those added so far
+    std::vector<std::pair<Layout, ValueId>> copies = {};
+  };
+  struct WeightUse {
+    int uses = 0;  // calls whose gradient is still to come
+    bool written = false;
+  };
+
+  const ValueState& state(ValueId value) const { return states_[static_cast<size_t>(value)]; }
+  ValueState& state(ValueId value) { return states_[static_cast<size_t>(value)]; }
+  int storage(ValueId value) const { return plan_->values[static_cast<size_t>(value)].storage; }
+  ValueId add_view(ValueId of, const TensorDesc& desc, std::string name);
+  ValueId add_copy(ValueId value, const Layout& layout);
+  void materialize(ValueId value);
+  void link_view(ValueId source, ValueId view);
+  bool will_be_read(int storage) const;
+  AddKernel& add_kernel(const TensorDesc& desc);
+  void emit_backward();
+  void find_lifetimes();
+
+  KernelBackend& backend_;
+  Stream& stream_;
+  std::unique_ptr<Plan> plan_;
+  std::deque<ValueState> states_;
+  std::vector<std::pair<ValueId, std::function<void(Gradient)>>> tape_;
+  std::unordered_map<Parameter*, WeightUse> uses_;
+  bool backward_ = false;
+  bool layer_needs_gradient_ = false;
+  uint32_t dropout_streams_ = 0;
+};
+
+}  // namespace rondo

@@ -1,0 +1,83 @@
+#include "models/layers/convolution.h"
+
+#include "models/layers/linear.h"
+#include "models/layers/window.h"
+#include "runtime/base/error.h"
+#include "runtime/kernels/conv.h"
+
+namespace rondo {
+namespace {
+
+class Conv2DLayer final : public Layer {
+ public:
+  explicit Conv2DLayer(const layers::Conv2D& options)
+      : Layer(options.name),
+        options_(options),
+        activation_(activation_by_name(options.activation, title_of(options))) {
+    window_ = make_window(title_of(options), options.kernel_size, options.strides, options.dilation_rate,
+                          options.padding);
+    require(options.filters > 0, "{} needs filters > 0, got {}", title_of(options), options.filters);
+    require(options.groups > 0 && options.filters % options.groups == 0,
+            "{}: {} filters cannot be split into {} groups", title_of(options), options.filters,
+            options.groups);
+  }
+  std::string_view class_name() const override { return "Conv2D"; }
+  ActivationKind output_activation() const override { return activation_; }
+  bool fuses_activation() const override { return activation_ == ActivationKind::kLinear; }
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    require_inputs(inputs, 1);
+    require_rank(inputs[0], 3, "images (height, width, channels)");
+    require(inputs[0][2] % options_.groups == 0,
+            "{}: {} channels of images {} cannot be split into {} groups", title(), inputs[0][2],
+            inputs[0].text(), options_.groups);
+    const auto extents = window_output(window_, inputs[0], title());
+    return {extents[0], extents[1], options_.filters};
+  }
+  void build(std::span<const Shape> inputs) override {
+    weights_.kernel = &add_weight(
+        "kernel",
+        {options_.kernel_size[0], options_.kernel_size[1], inputs[0][2] / options_.groups, options_.filters},
+        options_.kernel_initializer);
+    if (options_.use_bias) weights_.bias = &add_weight("bias", {options_.filters}, options_.bias_initializer);
+  }
+
+  ValueId compile(PlanBuilder& builder, const Call& call) override {
+    const ValueId in = call.inputs[0];
+    builder.tensor(in);
+    const LinearActivation activation = split_activation(activation_, call);
+    auto& kernel = builder.own(
+        builder.backend().conv2d({.input = builder.desc(in),
+                                  .filters = options_.filters,
+                                  .kernel_size = options_.kernel_size,
+                                  .strides = options_.strides,
+                                  .dilation = options_.dilation_rate,
+                                  .padding = window_padding(window_, builder.desc(in).shape.sample()),
+                                  .groups = options_.groups,
+                                  .use_bias = options_.use_bias,
+                                  .activation = activation.fused,
+                                  .mode = builder.mode(),
+                                  .input_gradient = builder.needs_gradient(in),
+                                  .kernel_layout = builder.imposed_layout(*weights_.kernel)}));
+    const ValueId out = append_linear(builder, kernel, weights_, in, activation.fused, call.name);
+    return append_activation(builder, out, activation.after, call.name + " softmax");
+  }
+
+ private:
+  static std::string title_of(const layers::Conv2D& options) {
+    return options.name.empty() ? "a Conv2D layer" : fmt::format("Conv2D layer \"{}\"", options.name);
+  }
+
+  layers::Conv2D options_;
+  ActivationKind activation_;
+  Window window_;
+  LinearWeights weights_;
+};
+
+}  // namespace
+
+std::shared_ptr<Layer> layers::make_layer(const Conv2D& options) {
+  return std::make_shared<Conv2DLayer>(options);
+}
+
+}  // namespace rondo

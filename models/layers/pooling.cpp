@@ -1,0 +1,110 @@
+#include "models/layers/pooling.h"
+
+#include "models/graph/plan_builder.h"
+#include "models/layers/window.h"
+#include "runtime/base/error.h"
+#include "runtime/kernels/pool.h"
+
+namespace rondo {
+namespace {
+
+ValueId append_pool(PlanBuilder& builder, const Pool2DSpec& spec, ValueId in, const std::string& name) {
+  auto& kernel = builder.own(builder.backend().pool2d(spec));
+  const ValueId x = builder.in_layout(in, kernel.input().layout);
+  const ValueId y = builder.add_value(kernel.output(), name);
+  const Tensor& from = builder.tensor(x);
+  const Tensor& to = builder.tensor(y);
+  builder.add_step({.name = name,
+                    .kernel = &kernel,
+                    .reads = {x},
+                    .writes = {y},
+                    .run = [&kernel, &from, &to](const Execution& on) { kernel.forward(on, from, to); }});
+  builder.on_backward(y, [&builder, &kernel, x, name](Gradient gradient) {
+    const ValueId result = builder.add_value(kernel.input(), name + " gradient");
+    const Tensor& dy = builder.tensor(gradient.id);
+    const Tensor& dx = builder.tensor(result);
+    builder.add_step({.name = name + ": gradient",
+                      .kernel = &kernel,
+                      .reads = {gradient.id},
+                      .writes = {result},
+                      .run = [&kernel, &dy, &dx](const Execution& on) { kernel.backward(on, dy, dx); }});
+    builder.add_gradient(x, {result, true});
+  });
+  return y;
+}
+
+template <class Options>
+class PoolingLayer final : public Layer {
+ public:
+  PoolingLayer(const Options& options, Pooling pooling, std::string_view class_name)
+      : Layer(options.name), pooling_(pooling), class_name_(class_name) {
+    const bool same_as_size = options.strides == std::array<int64_t, 2>{0, 0};
+    const std::string who = options.name.empty() ? fmt::format("a {} layer", class_name)
+                                                 : fmt::format("{} layer \"{}\"", class_name, options.name);
+    window_ = make_window(who, options.pool_size, same_as_size ? options.pool_size : options.strides, {1, 1},
+                          options.padding);
+  }
+  std::string_view class_name() const override { return class_name_; }
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    require_inputs(inputs, 1);
+    require_rank(inputs[0], 3, "images (height, width, channels)");
+    const auto extents = window_output(window_, inputs[0], title());
+    return {extents[0], extents[1], inputs[0][2]};
+  }
+  ValueId compile(PlanBuilder& builder, const Call& call) override {
+    const ValueId in = call.inputs[0];
+    builder.tensor(in);
+    const Pool2DSpec spec{.input = builder.desc(in),
+                          .pooling = pooling_,
+                          .pool_size = window_.size,
+                          .strides = window_.strides,
+                          .padding = window_padding(window_, builder.desc(in).shape.sample()),
+                          .mode = builder.mode()};
+    return append_pool(builder, spec, in, call.name);
+  }
+
+ private:
+  Pooling pooling_;
+  std::string_view class_name_;
+  Window window_;
+};
+
+class GlobalAveragePoolingLayer final : public Layer {
+ public:
+  explicit GlobalAveragePoolingLayer(const layers::GlobalAveragePooling2D& options) : Layer(options.name) {}
+  std::string_view class_name() const override { return "GlobalAveragePooling2D"; }
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    require_inputs(inputs, 1);
+    require_rank(inputs[0], 3, "images (height, width, channels)");
+    return {inputs[0][2]};
+  }
+  ValueId compile(PlanBuilder& builder, const Call& call) override {
+    const ValueId in = call.inputs[0];
+    builder.tensor(in);
+    const Shape image = builder.desc(in).shape.sample();
+    const Pool2DSpec spec{.input = builder.desc(in),
+                          .pooling = Pooling::kAverage,
+                          .pool_size = {image[0], image[1]},
+                          .strides = {image[0], image[1]},
+                          .mode = builder.mode()};
+    return builder.flatten(append_pool(builder, spec, in, call.name));
+  }
+};
+
+}  // namespace
+
+namespace layers {
+
+std::shared_ptr<Layer> make_layer(const MaxPooling2D& options) {
+  return std::make_shared<PoolingLayer<MaxPooling2D>>(options, Pooling::kMax, "MaxPooling2D");
+}
+std::shared_ptr<Layer> make_layer(const AveragePooling2D& options) {
+  return std::make_shared<PoolingLayer<AveragePooling2D>>(options, Pooling::kAverage, "AveragePooling2D");
+}
+std::shared_ptr<Layer> make_layer(const GlobalAveragePooling2D& options) {
+  return std::make_shared<GlobalAveragePoolingLayer>(options);
+}
+
+}  // namespace layers
+}  // namespace rondo
