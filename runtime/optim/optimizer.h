@@ -17,9 +17,10 @@ namespace rondo {
 class KernelBackend;
 struct Execution;
 
-// Applied to the gradient of the global batch, after the reduction: first clipvalue... order as documented in
-// optimizer.cpp; 0 switches a clip off. global_clipnorm scales all gradients by c / max(norm, c) with the
-// norm over all parameters.
+// Applied to the gradient of the global batch, after the reduction; 0 switches a clip off. First
+// global_clipnorm c scales all gradients by c / max(norm, c), with the norm over all parameters; then
+// clipvalue cuts each element to [-clipvalue, clipvalue]. That is the order of Keras 2.2 and 2.3, whose
+// clipnorm is this one; tf.keras cuts first.
 struct Clipping {
   double global_clipnorm = 0.0;
   double clipvalue = 0.0;
@@ -66,22 +67,26 @@ class Optimizer {
   ~Optimizer();
 
   // Allocates zeroed slots for spans of these many elements; update(i, ...) then means span i.
+  // Throws DeviceError when there is not enough memory.
   void bind(std::span<const int64_t> counts);
-  // Fills learning_rate, update and gradient_scale = 1 of the step numbered state.step.
+  // Fills learning_rate, update and gradient_scale = 1 of the step numbered state.step. Throws
+  // InvalidArgument for a cosine schedule whose length nobody gave.
   void begin_step(StepState& state) const;
   // Global-norm clipping: whether it is on, and the factor for all gradients from the sum of their squares.
   bool needs_norm() const;
   float clip_factor(double square_sum) const;
+  // Blocks until the sum is known.
   double square_sum(const Execution& on, std::span<const float> gradients);
-  // One pass over span i. The step's learning rate and scale come from on.state.
+  // One pass over the span; both have the bound number of elements, else InvalidArgument is thrown. The
+  // step's learning rate and scale come from on.state.
   void update(const Execution& on, int span, std::span<float> weights, std::span<const float> gradients);
 
-  // Changes the base rate between steps (callbacks).
+  // Changes the base rate between steps (callbacks). Throws InvalidArgument unless it is finite and >= 0.
   void set_learning_rate(double rate);
   double learning_rate() const;
-  // Cosine schedules without a total get the run's length.
+  // Cosine schedules without a total decay over a run of this many steps, those of warm-up included.
   void set_total_steps(int64_t steps);
-  const OptimizerConfig& config() const;
+  const OptimizerConfig& config() const;  // with the current base rate
 
  private:
   struct State;

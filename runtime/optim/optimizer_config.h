@@ -1,0 +1,20 @@
+// What every optimizer's settings have in common. Internal to this folder.
+#pragma once
+
+#include "runtime/kernels/update.h"
+#include "runtime/optim/optimizer.h"
+
+namespace rondo {
+
+const Schedule& schedule_of(const OptimizerConfig& config);
+const Clipping& clipping_of(const OptimizerConfig& config);
+double& learning_rate_of(OptimizerConfig& config);
+
+// Throws InvalidArgument that names the setting, its value and what is allowed.
+void check_learning_rate(double rate);
+void check_config(const OptimizerConfig& config);
+
+// The update rule of a checked configuration.
+UpdateSpec update_spec(const OptimizerConfig& config);
+
+}  // namespace rondo
