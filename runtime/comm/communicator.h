@@ -1,15 +1,16 @@
 // Communicator: collectives among a fixed set of ranks.
 //
-// Every member calls the same collectives in the same order. Calls return a Work at once; buffers stay untouched by
-// the caller until it is waited for. Spans are memory of the communicator's device; input and output of a call are
-// either the same span (in place) or do not overlap.
+// Every member calls the same collectives in the same order. Calls return a Work at once; buffers stay
+// untouched by the caller until it is waited for. Spans are memory of the communicator's device; input and
+// output of a call are either the same span (in place) or do not overlap.
 //
-// Errors. A wrong local argument throws InvalidArgument before anything is sent. Arguments that differ between ranks
-// throw MismatchError on every rank and leave the communicator usable. A dead peer, a broken transport or a missed
-// deadline throws PeerError, and so does every later call.
+// Errors. A wrong local argument throws InvalidArgument before anything is sent. Arguments that differ
+// between ranks throw MismatchError on every rank and leave the communicator usable. A dead peer, a broken
+// transport or a missed deadline throws PeerError, and so does every later call.
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -52,34 +53,37 @@ ConstSpan span_of(std::span<const T> values) {
 }
 
 struct CollectiveOptions {
-  const Event* after = nullptr;            // the collective starts when this has happened; null: at once
-  std::string_view label = {};             // appears in error messages; must outlive the call only
-  std::chrono::milliseconds deadline{0};   // 0: the communicator's default
+  const Event* after = nullptr;           // the collective starts when this has happened; null: at once
+  std::string_view label = {};            // appears in error messages; must outlive the call only
+  std::chrono::milliseconds deadline{0};  // 0: the communicator's default
 };
 
 // Where the ranks of a communicator run.
 struct Topology {
-  std::vector<int> host_of;             // for each rank, the index of its host (hosts numbered by lowest rank)
+  std::vector<int> host_of;  // for each rank, the index of its host (hosts numbered by lowest rank)
   std::vector<std::string> host_names;  // by host index
   int local_rank = 0;                   // this rank's position among the ranks of its host
   int local_size = 1;
   int hosts() const { return static_cast<int>(host_names.size()); }
 };
 
+// "rank 3 (node7)": how messages name a rank.
+std::string rank_name(const Topology& topology, int rank);
+
 // A collective in flight, as its communicator keeps it.
 class WorkState {
  public:
-  virtual bool ready() = 0;                    // makes progress where the caller's thread drives it; raises its error
-  virtual void wait() = 0;                     // blocks the host; raises its error
+  virtual bool ready() = 0;  // makes progress where the caller's thread drives it; raises its error
+  virtual void wait() = 0;   // blocks the host; raises its error
   virtual void order_before(Stream& stream) = 0;
-  virtual void release() = 0;                  // the last Work is gone (after wait: back to the pool)
+  virtual void release() = 0;  // the last Work is gone (after wait: back to the pool)
 
  protected:
   ~WorkState() = default;
 };
 
-// A handle for a collective in flight. An empty Work is done. Destroying one that is not done waits for it, and
-// swallows its error: the communicator repeats a sticky one.
+// A handle for a collective in flight. An empty Work is done. Destroying one that is not done waits for it,
+// and swallows its error: the communicator repeats a sticky one.
 class Work {
  public:
   Work() = default;
@@ -101,7 +105,8 @@ class Work {
     if (state_ != nullptr) state_->wait();
     drop();
   }
-  // Work queued on the stream later sees the result; on hosts this blocks, since the stream is the calling thread.
+  // Work queued on the stream later sees the result; on hosts this blocks, since the stream is the calling
+  // thread.
   void order_before(Stream& stream) {
     if (state_ != nullptr) state_->order_before(stream);
   }
@@ -123,25 +128,28 @@ class Communicator {
   // Collective. Zeroed memory on which this communicator's collectives run in place, without copies.
   virtual Buffer allocate(int64_t bytes) = 0;
 
-  // out[i] = op over ranks of in[i]. The order of the sum is fixed by size and count: bitwise equal on all ranks and
-  // from run to run. Average is for floating types: the sum divided by size(), in the accumulation type.
+  // out[i] = op over ranks of in[i]. The order of the sum is fixed by size and count: bitwise equal on all
+  // ranks and from run to run. Average is for floating types: the sum divided by size(), in the accumulation
+  // type.
   virtual Work all_reduce(ConstSpan in, Span out, ReduceOp op, const CollectiveOptions& options = {}) = 0;
   // buffer of `root` (a rank of this communicator) to all.
   virtual Work broadcast(Span buffer, int root, const CollectiveOptions& options = {}) = 0;
-  // out = the ranks' inputs in rank order; counts may differ: counts[r] is rank r's, the same array on all ranks.
+  // out = the ranks' inputs in rank order; counts may differ: counts[r] is rank r's, the same array on all
+  // ranks.
   virtual Work all_gather_v(ConstSpan in, Span out, std::span<const int64_t> counts,
                             const CollectiveOptions& options = {}) = 0;
   virtual Work barrier(const CollectiveOptions& options = {}) = 0;
 
-  // Collective. The ranks that pass the same color form a communicator, ordered by key, then rank. A negative color
-  // takes part and gets nullptr.
+  // Collective. The ranks that pass the same color form a communicator, ordered by key, then rank. A negative
+  // color takes part and gets nullptr.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
   // Lets collectives in flight advance, where no thread of their own does it. Cheap; call it between kernels.
   virtual void progress() = 0;
 
-  // Tells the other ranks, as well as the transport allows, why this rank cannot go on; their next or current wait
-  // throws PeerError with this text. Never blocks for long, never throws. Afterwards this communicator only throws.
+  // Tells the other ranks, as well as the transport allows, why this rank cannot go on; their next or current
+  // wait throws PeerError with this text. Never blocks for long, never throws. Afterwards this communicator
+  // only throws.
   virtual void publish_failure(std::string_view reason) noexcept = 0;
 };
 

@@ -1,0 +1,71 @@
+#include "runtime/comm/host/group.h"
+
+#include <fmt/core.h>
+
+#include <climits>
+
+#include "runtime/base/error.h"
+#include "runtime/comm/mpi/mpi_check.h"
+
+namespace rondo {
+namespace {
+
+void check(const HostGroup& group, int code, const char* call, int peer) {
+  if (code != MPI_SUCCESS) check_mpi(code, fmt::format("{} {}", call, rank_name(group.topology, peer)));
+}
+
+int world(const HostGroup& group, int peer) {
+  return group.world_ranks[static_cast<size_t>(peer)];
+}
+
+}  // namespace
+
+void start_send(const HostGroup& group, const void* data, int64_t bytes, int peer, int tag,
+                MPI_Request& request) {
+  RONDO_CHECK(bytes <= INT_MAX);
+  check(group,
+        MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, world(group, peer), tag, group.mpi, &request),
+        "MPI_Isend to", peer);
+}
+
+void start_receive(const HostGroup& group, void* data, int64_t bytes, int peer, int tag,
+                   MPI_Request& request) {
+  RONDO_CHECK(bytes <= INT_MAX);
+  check(group,
+        MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, world(group, peer), tag, group.mpi, &request),
+        "MPI_Irecv from", peer);
+}
+
+bool test(const HostGroup& group, MPI_Request& request, int peer, int64_t* received) {
+  if (request == MPI_REQUEST_NULL) return true;
+  int done = 0;
+  MPI_Status status;
+  check(group, MPI_Test(&request, &done, &status), "MPI_Test of a message with", peer);
+  if (done != 0 && received != nullptr) {
+    int bytes = 0;
+    check(group, MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count of a message from", peer);
+    *received = bytes;
+  }
+  return done != 0;
+}
+
+bool abandon_receive(MPI_Request& request) noexcept {
+  if (request == MPI_REQUEST_NULL) return true;
+  if (MPI_Cancel(&request) != MPI_SUCCESS) return false;
+  int done = 0;
+  // A receive that has no message yet ends at once; one in the middle of a message may never end.
+  for (int attempt = 0; attempt < 100 && done == 0; ++attempt) {
+    if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+  }
+  return done != 0;
+}
+
+bool abandon_send(MPI_Request& request) noexcept {
+  if (request == MPI_REQUEST_NULL) return true;
+  int done = 0;
+  if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done != 0) return true;
+  MPI_Request_free(&request);
+  return false;
+}
+
+}  // namespace rondo

@@ -1,0 +1,204 @@
+#include "runtime/comm/host/host_communicator.h"
+
+#include <fmt/core.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+
+#include "runtime/base/error.h"
+#include "runtime/comm/arguments.h"
+#include "runtime/comm/host/collective.h"
+#include "runtime/comm/host/engine.h"
+#include "runtime/comm/topology.h"
+#include "runtime/device/device.h"
+
+namespace rondo {
+namespace {
+
+// Over a network short chunks keep the link full while a rank sleeps between tests; inside a host longer ones
+// save messages, and still fit the second-level cache with the window of them.
+constexpr int64_t kNetworkChunk = 32 << 10;
+constexpr int64_t kHostChunk = 32 << 10;
+
+class HostCommunicator final : public Communicator {
+ public:
+  HostCommunicator(std::shared_ptr<HostEngine> engine, HostGroup group, const HostOptions& options)
+      : engine_(std::move(engine)), group_(std::move(group)), options_(options) {
+    if (options_.chunk_bytes == 0) {
+      options_.chunk_bytes = group_.topology.hosts() > 1 ? kNetworkChunk : kHostChunk;
+    }
+  }
+  ~HostCommunicator() override {
+    for (auto& state : states_) {
+      if (state->memory_lost()) state.release();  // NOLINT: leaked on purpose, MPI may still write to it
+    }
+  }
+
+  int rank() const override { return group_.rank; }
+  int size() const override { return group_.size(); }
+  const Topology& topology() const override { return group_.topology; }
+  std::string name() const override {
+    return fmt::format("host ring over MPI{}", engine_->has_thread() ? ", progress thread" : "");
+  }
+  Buffer allocate(int64_t bytes) override { return engine_->device().allocate(bytes); }
+
+  Work all_reduce(ConstSpan in, Span out, ReduceOp op, const CollectiveOptions& options) override {
+    check_all_reduce(in, out, op);
+    HostCall call = make_call(CollectiveKind::kAllReduce, in, out, options);
+    call.signature.op = op;
+    return start(call);
+  }
+  Work broadcast(Span buffer, int root, const CollectiveOptions& options) override {
+    check_broadcast(buffer, root, size());
+    HostCall call = make_call(CollectiveKind::kBroadcast, buffer, buffer, options);
+    call.signature.root = root;
+    return start(call);
+  }
+  Work all_gather_v(ConstSpan in, Span out, std::span<const int64_t> counts,
+                    const CollectiveOptions& options) override {
+    check_all_gather_v(in, out, counts, rank(), size());
+    return start(make_gather(CollectiveKind::kAllGatherV, in, out, counts, options));
+  }
+  Work barrier(const CollectiveOptions& options) override {
+    return start(make_call(CollectiveKind::kBarrier, {}, {}, options));
+  }
+  std::unique_ptr<Communicator> split(int color, int key) override;
+  void progress() override { engine_->drive_once(); }
+  void publish_failure(std::string_view reason) noexcept override { engine_->publish(reason); }
+
+ private:
+  HostCall make_call(CollectiveKind kind, ConstSpan in, Span out, const CollectiveOptions& options) const {
+    HostCall call;
+    call.in = in;
+    call.out = out;
+    call.after = options.after;
+    call.signature.kind = kind;
+    call.signature.count = out.count;
+    call.signature.dtype = out.dtype;
+    call.signature.set_label(options.label);
+    call.deadline = options.deadline.count() > 0 ? options.deadline : options_.deadline;
+    return call;
+  }
+  HostCall make_gather(CollectiveKind kind, ConstSpan in, Span out, std::span<const int64_t> counts,
+                       const CollectiveOptions& options) const {
+    HostCall call = make_call(kind, in, out, options);
+    call.counts = counts;
+    call.signature.counts_hash = hash_bytes(counts.data(), static_cast<int64_t>(counts.size_bytes()));
+    return call;
+  }
+  Work start(HostCall call);
+  void wait_for_room();
+
+  std::shared_ptr<HostEngine> engine_;
+  HostGroup group_;
+  HostOptions options_;
+  int64_t sequence_ = 0;
+  std::vector<std::unique_ptr<HostCollective>> states_;
+  std::vector<HostCollective*> idle_;
+};
+
+void HostCommunicator::wait_for_room() {
+  const auto in_flight = [this] {
+    const std::lock_guard lock(engine_->lock());
+    return std::count_if(states_.begin(), states_.end(),
+                         [](const auto& state) { return state->in_flight(); });
+  };
+  if (static_cast<int64_t>(states_.size()) < kMaxInFlight) return;
+  while (in_flight() >= kMaxInFlight) engine_->drive_once();
+}
+
+Work HostCommunicator::start(HostCall call) {
+  wait_for_room();
+  return engine_->with_lock([&] {
+    engine_->raise_failure();
+    if (idle_.empty()) {
+      idle_.reserve(states_.size() + 1);
+      states_.push_back(std::make_unique<HostCollective>(*engine_, group_, idle_));
+      idle_.push_back(states_.back().get());
+    }
+    HostCollective& state = *idle_.back();
+    idle_.pop_back();
+    call.signature.sequence = sequence_++;
+    state.start(call, options_.chunk_bytes);
+    engine_->add(state);
+    return Work(&state);
+  });
+}
+
+std::unique_ptr<Communicator> HostCommunicator::split(int color, int key) {
+  struct Entry {
+    int32_t color, key, next_context, unused;
+  };
+  const auto ranks = static_cast<size_t>(size());
+  std::vector<Entry> entries(ranks);
+  const std::vector<int64_t> counts(ranks, sizeof(Entry));
+  const Entry mine{color, key, engine_->with_lock([&] { return engine_->next_context(); }), 0};
+  start(make_gather(CollectiveKind::kSplit, {&mine, sizeof(Entry), DType::kU8},
+                    {entries.data(), static_cast<int64_t>(ranks * sizeof(Entry)), DType::kU8}, counts, {}))
+      .wait();
+  // A number that no member of this group has seen. All colors share it: their ranks are disjoint.
+  int context = 0;
+  std::vector<int> order;
+  for (int r = 0; r < size(); ++r) {
+    context = std::max(context, entries[static_cast<size_t>(r)].next_context);
+    if (entries[static_cast<size_t>(r)].color == color) order.push_back(r);
+  }
+  engine_->with_lock([&] { engine_->use_context(context); });
+  if (color < 0) return nullptr;
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return entries[static_cast<size_t>(a)].key < entries[static_cast<size_t>(b)].key;
+  });
+  HostGroup child;
+  child.mpi = group_.mpi;
+  child.context = context;
+  std::vector<std::string> hosts;
+  for (const int r : order) {
+    if (r == rank()) child.rank = child.size();
+    const int world_rank = group_.world_ranks[static_cast<size_t>(r)];
+    child.world_ranks.push_back(world_rank);
+    hosts.push_back(engine_->session().hosts()[static_cast<size_t>(world_rank)]);
+  }
+  child.topology = make_topology(hosts, child.rank);
+  return std::make_unique<HostCommunicator>(engine_, std::move(child), options_);
+}
+
+int allowed_cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+}  // namespace
+
+bool wants_progress_thread(const Topology& topology, int allowed, int online, int compute_threads) {
+  if (topology.hosts() > 1) return true;
+  // A mask that leaves every rank cores of its own was set by the launcher for this rank; a wider one is
+  // shared.
+  const int sharing = allowed * topology.local_size <= online ? 1 : topology.local_size;
+  return allowed > sharing * compute_threads;
+}
+
+std::unique_ptr<Communicator> make_host_communicator(std::shared_ptr<MpiSession> session, Device& device,
+                                                     const HostOptions& options) {
+  require(session != nullptr, "a communicator over MPI needs a session");
+  require(options.deadline.count() > 0, "the deadline must be positive, got {} ms", options.deadline.count());
+  require(options.chunk_bytes >= 0 && options.chunk_bytes <= INT_MAX,
+          "chunk_bytes must lie between 1 and {}, or be 0 for the default; got {}", INT_MAX,
+          options.chunk_bytes);
+  require(options.progress != Progress::kThread || session->threads_allowed(),
+          "a progress thread was asked for, but this MPI was initialized for one thread only");
+  bool thread = options.progress == Progress::kThread;
+  if (options.progress == Progress::kAuto) {
+    const Topology topology = make_topology(session->hosts(), session->rank());
+    const int online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+    thread = session->size() > 1 &&
+             wants_progress_thread(topology, allowed_cores(), online, options.compute_threads);
+  }
+  auto engine = std::make_shared<HostEngine>(std::move(session), device, thread);
+  HostGroup world = engine->world_group();
+  return std::make_unique<HostCommunicator>(std::move(engine), std::move(world), options);
+}
+
+}  // namespace rondo

@@ -1,0 +1,45 @@
+// Collectives on host memory over MPI point-to-point messages.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+namespace rondo {
+
+class Communicator;
+class Device;
+class MpiSession;
+struct Topology;
+
+enum class Progress : uint8_t {
+  kAuto,    // a thread when there is a spare core or a network, see wants_progress_thread
+  kInline,  // collectives advance only while a caller waits, polls or calls progress()
+  kThread,  // a thread lets them advance beside the caller's work
+};
+
+struct HostOptions {
+  std::chrono::milliseconds deadline = std::chrono::minutes(5);  // of a collective, from its call
+  Progress progress = Progress::kAuto;
+  int compute_threads = 1;  // cores that the caller's work keeps busy, for kAuto
+  int64_t chunk_bytes = 0;  // size of a message in large collectives; 0: by the topology. Equal on all ranks
+};
+
+// The communicator of all ranks of the session. Collective over MPI_COMM_WORLD. `device` (a host device) must
+// outlive it. One thread at a time uses a communicator and those split from it.
+//
+// Every collective first lets all ranks compare their calls, in log2(size) small messages; short ones (up to
+// 32 KiB over all ranks) carry their data along and reduce in rank order. Longer ones run as pipelined rings
+// (all_reduce, all_gather_v) or chains (broadcast). In the rings 16-bit floats are added in float, but
+// travel, and are therefore rounded, between one addition and the next.
+//
+// Waiting: polls for some microseconds, then yields, then sleeps 20 microseconds at a time.
+std::unique_ptr<Communicator> make_host_communicator(std::shared_ptr<MpiSession> session, Device& device,
+                                                     const HostOptions& options = {});
+
+// The rule of Progress::kAuto: with ranks on several hosts always; on one host when this process may use more
+// cores than its share of the compute threads takes. `allowed` is the number of cores in the affinity mask,
+// `online` the host's.
+bool wants_progress_thread(const Topology& topology, int allowed, int online, int compute_threads);
+
+}  // namespace rondo

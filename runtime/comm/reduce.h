@@ -1,0 +1,23 @@
+// The arithmetic of reductions on host memory. Pointers need no alignment.
+//
+// 16-bit floats are added in float and rounded to nearest even when stored. Integers wrap. Minimum and
+// maximum keep the first of two operands that do not compare (NaN).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "runtime/base/dtype.h"
+#include "runtime/comm/communicator.h"
+
+namespace rondo {
+
+// out[i] = inputs[0][i] op inputs[1][i] op ..., from left to right in the accumulation type; an average is
+// divided by the number of inputs before it is rounded. `out` may be one of the inputs.
+void reduce_all(DType dtype, ReduceOp op, std::span<const void* const> inputs, void* out, int64_t count);
+
+// out[i] = a[i] op b[i]; with divisor > 1 the result is divided by it. `out` may be `a` or `b`.
+void combine(DType dtype, ReduceOp op, const void* a, const void* b, void* out, int64_t count,
+             int divisor = 1);
+
+}  // namespace rondo

@@ -1,0 +1,91 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/host/host_communicator.h"
+#include "runtime/comm/mpi/session.h"
+#include "runtime/device/cpu/cpu_device.h"
+#include "tests/comm/conformance.h"
+#include "tests/comm/mpi_main.h"
+
+namespace rondo {
+namespace {
+
+std::unique_ptr<Communicator> make_communicator(Device& device, Progress progress, int64_t chunk_bytes = 0) {
+  return make_host_communicator(
+      test_session(), device,
+      {.deadline = std::chrono::seconds(40), .progress = progress, .chunk_bytes = chunk_bytes});
+}
+
+using Parameter = std::tuple<ConformanceCase, Progress>;
+
+class HostConformance : public testing::TestWithParam<Parameter> {};
+
+TEST_P(HostConformance, Case) {
+  const auto device = make_cpu_device(1);
+  const auto comm = make_communicator(*device, std::get<1>(GetParam()));
+  try {
+    std::get<0>(GetParam()).run(*comm);
+  } catch (const std::exception& error) {
+    comm->publish_failure(error.what());  // the other ranks need not wait for this one
+    throw;
+  }
+}
+
+std::string parameter_name(const testing::TestParamInfo<Parameter>& info) {
+  return std::string(std::get<0>(info.param).name) +
+         (std::get<1>(info.param) == Progress::kThread ? "_Thread" : "_Inline");
+}
+
+constexpr Progress kModes[] = {Progress::kInline, Progress::kThread};
+INSTANTIATE_TEST_SUITE_P(Collectives, HostConformance,
+                         testing::Combine(testing::ValuesIn(collective_cases()), testing::ValuesIn(kModes)),
+                         parameter_name);
+INSTANTIATE_TEST_SUITE_P(Errors, HostConformance,
+                         testing::Combine(testing::ValuesIn(error_cases()), testing::ValuesIn(kModes)),
+                         parameter_name);
+INSTANTIATE_TEST_SUITE_P(Agreement, HostConformance,
+                         testing::Combine(testing::ValuesIn(agreement_cases()), testing::ValuesIn(kModes)),
+                         parameter_name);
+
+TEST(HostCommunicator, ManyShortChunks) {
+  const auto device = make_cpu_device(1);
+  const auto comm = make_communicator(*device, Progress::kInline, 100);
+  std::vector<double> values(30011);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i) * (comm->rank() + 1);
+  const Span span = span_of(std::span(values));
+  comm->all_reduce(span, span, ReduceOp::kSum).wait();
+  const double ranks = comm->size() * (comm->size() + 1) / 2.0;
+  for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], static_cast<double>(i) * ranks);
+}
+
+TEST(HostCommunicator, RejectsBadOptions) {
+  const auto device = make_cpu_device(1);
+  EXPECT_THROW(make_host_communicator(nullptr, *device), InvalidArgument);
+  EXPECT_THROW(make_host_communicator(test_session(), *device, {.deadline = std::chrono::milliseconds(0)}),
+               InvalidArgument);
+  EXPECT_THROW(make_host_communicator(test_session(), *device, {.chunk_bytes = -1}), InvalidArgument);
+}
+
+TEST(MpiSession, KnowsTheWorld) {
+  const auto session = test_session();
+  const Launch launch = launched_by();
+  EXPECT_EQ(launch.launcher, "Open MPI");
+  EXPECT_EQ(launch.rank, session->rank());
+  EXPECT_EQ(launch.size, session->size());
+  EXPECT_TRUE(session->threads_allowed());
+  EXPECT_EQ(static_cast<int>(session->hosts().size()), session->size());
+  EXPECT_THAT(session->library(), testing::HasSubstr("MPI"));
+  EXPECT_STREQ(std::getenv("OMPI_MCA_pml"), "ob1");
+}
+
+}  // namespace
+}  // namespace rondo
