@@ -74,14 +74,15 @@ class CpuBatchNorm final : public BatchNormKernel {
                 const BatchNormParameters& parameters, const Tensor& grad_in, const Tensor& grad_gamma,
                 const Tensor& grad_beta) override {
     RONDO_CHECK(backward_ != nullptr);
-    const void *mean = mean_.data(), *variance = variance_.data(), *gamma = parameters.gamma.data;
+    const void *mean = mean_.data(), *variance = variance_.data(), *gamma = parameters.gamma.data,
+               *beta = parameters.beta.data;
     const void *dx = grad_in.data, *dy = grad_out.data;
     if (spec_.scale && spec_.center) {
-      backward_->execute(on, {in.data, mean, variance, dy, gamma, grad_gamma.data, grad_beta.data, dx});
+      backward_->execute(on, {in.data, mean, variance, dy, gamma, beta, grad_gamma.data, grad_beta.data, dx});
     } else if (spec_.scale) {
       backward_->execute(on, {in.data, mean, variance, dy, gamma, grad_gamma.data, dx});
     } else if (spec_.center) {
-      backward_->execute(on, {in.data, mean, variance, dy, grad_beta.data, dx});
+      backward_->execute(on, {in.data, mean, variance, dy, beta, grad_beta.data, dx});
     } else {
       backward_->execute(on, {in.data, mean, variance, dy, dx});
     }
@@ -111,6 +112,8 @@ class CpuBatchNorm final : public BatchNormKernel {
     for (const int argument : {DNNL_ARG_MEAN, DNNL_ARG_VARIANCE}) operands.push_back({argument, vector()});
     operands.push_back({DNNL_ARG_DIFF_DST, data});
     if (spec_.scale) operands.push_back({DNNL_ARG_SCALE, vector()});
+    // Not needed for the gradients, but oneDNN 2.6 counts it among the arguments.
+    if (spec_.center) operands.push_back({DNNL_ARG_SHIFT, vector()});
     if (spec_.scale) operands.push_back({DNNL_ARG_DIFF_SCALE, vector()});
     if (spec_.center) operands.push_back({DNNL_ARG_DIFF_SHIFT, vector()});
     operands.push_back({DNNL_ARG_DIFF_SRC, data});
