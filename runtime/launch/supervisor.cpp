@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -26,11 +27,14 @@ constexpr size_t kLineBytes = 2048;
 struct HandlerState {
   std::atomic<int> stop_signal{0};
   std::atomic<bool> reporting{false};
-  std::array<int, kMostLocalRanks> lower_pids{};
-  std::atomic<int> lower_pid_count{0};
+  int own_rank = 0;
+  std::array<LocalProcess, kMostLocalRanks> neighbours{};
+  std::atomic<int> neighbour_count{0};
   std::array<char, kLineBytes> last_words{};  // printed when the watchdog ends the process
   std::atomic<size_t> last_words_bytes{0};
   std::array<std::array<char, 256>, kSignals.size()> lines{};
+  std::array<char, 256> gone_before{};  // the rank's number stands between these two
+  std::array<char, 256> gone_after{};
 };
 HandlerState handler_state;
 std::atomic<Supervisor*> active{nullptr};
@@ -44,23 +48,62 @@ void write_all(const char* text, size_t bytes) {
   }
 }
 
+bool lives(const LocalProcess& process) {
+  return kill(process.pid, 0) == 0 || errno == EPERM;
+}
+
 bool a_lower_rank_lives() {
-  const int count = handler_state.lower_pid_count;
+  const int count = handler_state.neighbour_count;
   for (int i = 0; i < count; ++i) {
-    if (kill(handler_state.lower_pids[static_cast<size_t>(i)], 0) == 0) return true;
+    const LocalProcess& process = handler_state.neighbours[static_cast<size_t>(i)];
+    if (process.rank < handler_state.own_rank && lives(process)) return true;
   }
   return false;
+}
+
+// A rank of this host that is gone; -1: none is.
+int gone_rank() {
+  const int count = handler_state.neighbour_count;
+  for (int i = 0; i < count; ++i) {
+    const LocalProcess& process = handler_state.neighbours[static_cast<size_t>(i)];
+    if (!lives(process)) return process.rank;
+  }
+  return -1;
+}
+
+// In one write, and with nothing a signal handler may not use.
+void write_gone_line(int rank) {
+  std::array<char, 600> line;
+  size_t at = 0;
+  const auto add = [&](const char* text) {
+    while (*text != '\0') line[at++] = *text++;
+  };
+  std::array<char, 12> digits{};
+  size_t first = digits.size() - 1;
+  do {
+    digits[--first] = static_cast<char>('0' + rank % 10);
+    rank /= 10;
+  } while (rank > 0);
+  add(handler_state.gone_before.data());
+  add(&digits[first]);
+  add(handler_state.gone_after.data());
+  write_all(line.data(), at);
+}
+
+void write_stop_line(int signal) {
+  if (signal == SIGTERM) {
+    if (const int gone = gone_rank(); gone >= 0) return write_gone_line(gone);
+  }
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    const char* line = handler_state.lines[i].data();
+    if (kSignals[i] == signal) write_all(line, std::strlen(line));
+  }
 }
 
 extern "C" void on_stop_signal(int signal) {
   if (handler_state.stop_signal.exchange(signal) != 0 || handler_state.reporting) _exit(128 + signal);
   const int saved_errno = errno;
-  if (!a_lower_rank_lives()) {
-    for (size_t i = 0; i < kSignals.size(); ++i) {
-      const char* line = handler_state.lines[i].data();
-      if (kSignals[i] == signal) write_all(line, std::strlen(line));
-    }
-  }
+  if (!a_lower_rank_lives()) write_stop_line(signal);
   alarm(Supervisor::kStopSeconds);
   errno = saved_errno;
 }
@@ -105,23 +148,29 @@ std::string error_line(const std::string& program, std::string text) {
   return fmt::format("{}: error: {}\n", program, text);
 }
 
+template <size_t n>
+void put(std::array<char, n>& to, const std::string& text) {
+  to[text.copy(to.data(), n - 1)] = '\0';
+}
+
 void prepare_handlers(const SupervisedRank& rank) {
   handler_state.stop_signal = 0;
   handler_state.reporting = false;
   handler_state.last_words_bytes = 0;
-  const size_t pids = std::min(rank.lower_local_pids.size(), handler_state.lower_pids.size());
-  std::copy_n(rank.lower_local_pids.begin(), pids, handler_state.lower_pids.begin());
-  handler_state.lower_pid_count = static_cast<int>(pids);
+  handler_state.own_rank = rank.rank;
+  const size_t count = std::min(rank.neighbours.size(), handler_state.neighbours.size());
+  std::copy_n(rank.neighbours.begin(), count, handler_state.neighbours.begin());
+  handler_state.neighbour_count = static_cast<int>(count);
   const std::array<std::string, kSignals.size()> lines{
       fmt::format("{}: interrupted: stopping after this step; interrupt again to stop at once\n",
                   rank.program),
-      fmt::format("{}: stopped by SIGTERM: {}\n", rank.program,
-                  rank.size > 1 ? "another rank of the job ended, or the job was cancelled" : "asked to end"),
+      fmt::format("{}: stopped by SIGTERM\n", rank.program),
       fmt::format("{}: stopped by SIGHUP: the terminal is gone\n", rank.program)};
-  for (size_t i = 0; i < lines.size(); ++i) {
-    auto& line = handler_state.lines[i];
-    line[lines[i].copy(line.data(), line.size() - 1)] = '\0';
-  }
+  for (size_t i = 0; i < lines.size(); ++i) put(handler_state.lines[i], lines[i]);
+  put(handler_state.gone_before, fmt::format("{}: error: rank ", rank.program));
+  put(handler_state.gone_after,
+      fmt::format(" ({}) ended without a message: killed, or out of memory, or crashed; the job stops\n",
+                  rank.host));
 }
 
 }  // namespace
@@ -179,16 +228,12 @@ void Supervisor::report(const std::exception& error) {
     if (rank_.rank == 0) print_error(rank_.program, text);
   } else if (!mine.second_hand) {
     print_error(rank_.program, own_text(mine));
-  } else if (!mine.hearsay && lowest_living_rank() && stop_signal() == 0) {
+  } else if (!mine.hearsay && !a_lower_rank_lives() && stop_signal() == 0) {
     print_error(rank_.program, mine.text);
   } else if (rank_.rank == 0 && stop_signal() == 0) {
     const std::string line = fmt::format("{}: stopped: {}\n", rank_.program, mine.text);
     write_all(line.data(), line.size());
   }
-}
-
-bool Supervisor::lowest_living_rank() const {
-  return !a_lower_rank_lives();
 }
 
 void print_error(const std::string& program, const std::string& text) {

@@ -13,21 +13,28 @@ class Communicator;
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;  // an option was wrong; nothing was done
 
+struct LocalProcess {
+  int rank = 0;
+  int pid = 0;
+};
+
 // What must be known before anything fails.
 struct SupervisedRank {
   std::string program;  // the beginning of messages
   int rank = 0;
   int size = 1;
   std::string host = {};
-  std::vector<int> lower_local_pids = {};  // processes of the lower ranks on this host
-  Communicator* comm = nullptr;            // whose members must be told; null: a world of one
-  Communicator* meeting = nullptr;         // another one of the same ranks, still good when `comm` has failed
+  std::vector<LocalProcess> neighbours = {};  // the other ranks on this host, by rank
+  Communicator* comm = nullptr;               // whose members must be told; null: a world of one
+  Communicator* meeting = nullptr;  // another one of the same ranks, still good when `comm` has failed
 };
 
 // While one lives, an exception that nobody catches, SIGINT, SIGTERM and SIGHUP end the process in an orderly
 // way.
 //   An exception is reported as report_failure() does, and the process exits without waiting for other ranks.
-//   The first signal prints one line, on the lowest living rank of a host, and sets stop_signal(), so that a
+//   The first signal prints one line, on the lowest living rank of a host, which names a rank of this host
+//   that is
+// gone (a launcher stops the others when one was killed), and sets stop_signal(), so that a
 //   training
 // loop can finish its step and stop on all ranks. The process exits with 128 + signal after kStopSeconds at
 // the latest, and at once on a second signal. One at a time in a process.
@@ -55,7 +62,6 @@ class Supervisor {
 
  private:
   void report(const std::exception& error);
-  bool lowest_living_rank() const;
 
   SupervisedRank rank_;
   std::string shared_error_;

@@ -114,7 +114,7 @@ SupervisedRank World::State::meet_the_others() {
     lowest_set = std::min(lowest_set, all[r].instruction_set);
     if (topology.host_of[r] != topology.host_of[own]) continue;
     host_cores.push_back(all[r].cores);
-    if (r < own) rank.lower_local_pids.push_back(all[r].pid);
+    if (r != own) rank.neighbours.push_back({static_cast<int>(r), all[r].pid});
   }
   limit_cpu_instruction_set(lowest_set);
   return rank;
