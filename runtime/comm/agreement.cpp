@@ -227,7 +227,9 @@ void all_or_none(Communicator& comm, const std::string& what, const std::functio
   const std::vector<std::string> all = all_gather_strings(comm, mine);
   std::string text;
   auto kind = mine.empty() ? ErrorKind::kNone : static_cast<ErrorKind>(mine.front());
-  for (const auto& [outcome, ranks] : group_by_value(all)) {
+  const auto groups = group_by_value(all);
+  if (groups.size() == 1) throw_kind(kind, mine.substr(1));
+  for (const auto& [outcome, ranks] : groups) {
     if (outcome.empty()) continue;
     if (kind == ErrorKind::kNone) kind = static_cast<ErrorKind>(outcome.front());
     text += fmt::format("{}{}: {}", text.empty() ? fmt::format("{} failed on ", what) : "; on ",

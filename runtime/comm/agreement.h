@@ -27,8 +27,8 @@ std::vector<std::string> all_gather_strings(Communicator& comm, const std::strin
 void agree_on(Communicator& comm, std::span<const Fact> facts);
 
 // Runs `action` on every rank, then shares the outcome: if it threw anywhere, every rank throws an error with
-// one text naming the ranks that failed and why (the same reason is told once). On the failing ranks the type
-// of the exception is kept when it is one of error.h.
+// one text: the bare reason when all ranks say the same, else the ranks that failed and why. On the failing
+// ranks the type of the exception is kept when it is one of error.h.
 void all_or_none(Communicator& comm, const std::string& what, const std::function<void()>& action);
 
 }  // namespace rondo
