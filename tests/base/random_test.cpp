@@ -50,7 +50,8 @@ TEST(Random, StreamsOfDifferentKeysAndCountersDiffer) {
   for (uint32_t stream = 0; stream < 4; ++stream) {
     for (uint64_t high = 0; high < 4; ++high) {
       for (uint64_t low = 0; low < 4; ++low) {
-        words.insert(random_words({.seed = 5, .purpose = RandomPurpose::kDropout, .stream = stream}, high, low));
+        words.insert(
+            random_words({.seed = 5, .purpose = RandomPurpose::kDropout, .stream = stream}, high, low));
       }
     }
   }
