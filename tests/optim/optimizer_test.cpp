@@ -1,0 +1,270 @@
+#include "runtime/optim/optimizer.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <random>
+
+#include "runtime/base/error.h"
+#include "runtime/device/cpu/cpu_device.h"
+#include "runtime/kernels/backend.h"
+#include "runtime/kernels/cpu/cpu_backend.h"
+#include "runtime/kernels/kernel.h"
+#include "runtime/kernels/update.h"
+#include "tests/support/count_allocations.h"
+
+namespace rondo {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+class OptimizerTest : public testing::Test {
+ protected:
+  // One step over all spans, as the trainer does it.
+  void step(Optimizer& optimizer, std::vector<std::vector<float>>& weights,
+            const std::vector<std::vector<float>>& gradients) {
+    optimizer.begin_step(state_);
+    const Execution on{.stream = *stream_, .state = &state_};
+    if (optimizer.needs_norm()) {
+      double sum = 0.0;
+      for (const auto& g : gradients) sum += optimizer.square_sum(on, g);
+      state_.gradient_scale *= optimizer.clip_factor(sum);
+    }
+    for (size_t i = 0; i < weights.size(); ++i)
+      optimizer.update(on, static_cast<int>(i), weights[i], gradients[i]);
+    ++state_.step;
+  }
+
+  std::unique_ptr<Device> device_ = make_cpu_device(1);
+  std::unique_ptr<KernelBackend> backend_ = make_cpu_backend(*device_);
+  std::unique_ptr<Stream> stream_ = device_->make_stream();
+  StepState state_;
+};
+
+struct Golden {
+  const char* name;
+  OptimizerConfig config;
+  double weights[3];
+};
+
+class GoldenValues : public OptimizerTest, public testing::WithParamInterface<Golden> {};
+
+// w = 1 under the gradients 0.1, -0.2, 0.3, with the defaults unless the name says otherwise. The values were
+// worked out in float64 from Keras' formulas.
+TEST_P(GoldenValues, OfThreeSteps) {
+  Optimizer optimizer(GetParam().config, *backend_);
+  const int64_t counts[] = {1};
+  optimizer.bind(counts);
+  std::vector<std::vector<float>> w{{1.0f}};
+  const float gradients[] = {0.1f, -0.2f, 0.3f};
+  for (size_t t = 0; t < 3; ++t) {
+    step(optimizer, w, {{gradients[t]}});
+    EXPECT_NEAR(w[0][0], GetParam().weights[t], 3e-7) << "step " << t + 1;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Keras, GoldenValues,
+    testing::Values(Golden{"Sgd", SGD{}, {.999, 1.001, .998}},
+                    Golden{"Momentum", SGD{.momentum = 0.9}, {.999, 1.0001, .99809}},
+                    Golden{"Nesterov", SGD{.momentum = 0.9, .nesterov = true}, {.9981, 1.00109, .996281}},
+                    Golden{"RMSprop", RMSprop{}, {.996837732, .999694871, .997104235}},
+                    Golden{"Adam", Adam{}, {.999000032, .999366130, .999022892}}),
+    [](const auto& tested) { return std::string(tested.param.name); });
+
+// The formulas in float64, one element at a time, clipping and schedule included.
+class Oracle {
+ public:
+  Oracle(OptimizerConfig config, size_t elements) : config_(std::move(config)), a_(elements), b_(elements) {}
+
+  void step(std::vector<double>& w, std::vector<double> g, double rate, const Clipping& clip) {
+    ++t_;
+    double square_sum = 0.0;
+    for (const double x : g) square_sum += x * x;
+    const double norm = std::sqrt(square_sum);
+    for (size_t i = 0; i < w.size(); ++i) {
+      if (clip.global_clipnorm > 0.0 && norm > clip.global_clipnorm) g[i] *= clip.global_clipnorm / norm;
+      if (clip.clipvalue > 0.0) g[i] = std::clamp(g[i], -clip.clipvalue, clip.clipvalue);
+      std::visit([&](const auto& rule) { element(rule, rate, g[i], w[i], a_[i], b_[i]); }, config_);
+    }
+  }
+
+ private:
+  void element(const SGD& sgd, double rate, double g, double& w, double& v, double&) const {
+    v = sgd.momentum * v - rate * g;
+    w += sgd.nesterov ? sgd.momentum * v - rate * g : v;
+  }
+  void element(const RMSprop& rmsprop, double rate, double g, double& w, double& a, double&) const {
+    a = rmsprop.rho * a + (1.0 - rmsprop.rho) * g * g;
+    w -= rate * g / (std::sqrt(a) + rmsprop.epsilon);
+  }
+  void element(const Adam& adam, double rate, double g, double& w, double& m, double& v) const {
+    m = adam.beta_1 * m + (1.0 - adam.beta_1) * g;
+    v = adam.beta_2 * v + (1.0 - adam.beta_2) * g * g;
+    const double correction = std::sqrt(1.0 - std::pow(adam.beta_2, t_)) / (1.0 - std::pow(adam.beta_1, t_));
+    w -= rate * correction * m / (std::sqrt(v) + adam.epsilon);
+  }
+
+  OptimizerConfig config_;
+  std::vector<double> a_;
+  std::vector<double> b_;
+  int t_ = 0;
+};
+
+class TwentySteps : public OptimizerTest, public testing::WithParamInterface<OptimizerConfig> {};
+
+TEST_P(TwentySteps, FollowTheOracle) {
+  const std::vector<int64_t> counts{1, 0, 37, 1000};
+  const size_t all = 1038;
+  Optimizer optimizer(GetParam(), *backend_);
+  optimizer.bind(counts);
+  Oracle oracle(GetParam(), all);
+  const auto [schedule, clip, base] = std::visit(
+      [](const auto& o) {
+        return std::tuple<Schedule, Clipping, double>(o.schedule, o.clip, o.learning_rate);
+      },
+      GetParam());
+
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  std::vector<std::vector<float>> w;
+  std::vector<double> expected;
+  for (const int64_t count : counts) {
+    auto& span = w.emplace_back(static_cast<size_t>(count));
+    for (float& x : span) expected.push_back(x = normal(random));
+  }
+  for (int64_t t = 0; t < 20; ++t) {
+    std::vector<std::vector<float>> gradients;
+    std::vector<double> g;
+    for (const int64_t count : counts) {
+      auto& span = gradients.emplace_back(static_cast<size_t>(count));
+      for (float& x : span) g.push_back(x = normal(random) * (t % 3 == 0 ? 0.01f : 1.0f));
+    }
+    step(optimizer, w, gradients);
+    oracle.step(expected, g, learning_rate_at(schedule, base, t), clip);
+    size_t at = 0;
+    for (const auto& span : w) {
+      for (const float x : span) {
+        ASSERT_NEAR(x, expected[at], 2e-6 * std::max(1.0, std::abs(expected[at])))
+            << "step " << t << ", element " << at;
+        ++at;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Optimizers, TwentySteps,
+    testing::Values(SGD{}, SGD{.momentum = 0.9}, SGD{.learning_rate = 0.1, .momentum = 0.5, .nesterov = true},
+                    SGD{.momentum = 0.9, .clip = {.global_clipnorm = 3.0}},
+                    SGD{.schedule = {.rule = StepSchedule{.every = 4, .factor = 0.5}}}, RMSprop{},
+                    RMSprop{.rho = 0.5, .epsilon = 1e-3, .clip = {.clipvalue = 0.4}}, Adam{},
+                    Adam{.learning_rate = 0.01, .beta_1 = 0.8, .beta_2 = 0.95},
+                    Adam{.schedule = {.rule = CosineSchedule{.total_steps = 12, .alpha = 0.1},
+                                      .warmup_steps = 5},
+                         .clip = {.global_clipnorm = 2.0, .clipvalue = 0.05}}));
+
+TEST_F(OptimizerTest, NormClippingCoversAllSpansAndLeavesSmallGradientsAlone) {
+  Optimizer optimizer(SGD{.learning_rate = 1.0, .clip = {.global_clipnorm = 1.0}}, *backend_);
+  EXPECT_TRUE(optimizer.needs_norm());
+  const int64_t counts[] = {1, 1};
+  optimizer.bind(counts);
+  std::vector<std::vector<float>> w{{0.0f}, {0.0f}};
+  step(optimizer, w, {{3.0f}, {-4.0f}});
+  EXPECT_NEAR(w[0][0], -0.6, 1e-7);
+  EXPECT_NEAR(w[1][0], 0.8, 1e-7);
+  step(optimizer, w, {{0.6f}, {-0.8f}});
+  EXPECT_NEAR(w[0][0], -1.2, 1e-6);
+  EXPECT_NEAR(w[1][0], 1.6, 1e-6);
+  EXPECT_EQ(optimizer.clip_factor(0.25), 1.0f);
+  EXPECT_EQ(optimizer.clip_factor(4.0), 0.5f);
+  EXPECT_TRUE(std::isnan(optimizer.clip_factor(std::numeric_limits<double>::quiet_NaN())));
+
+  const Optimizer without(SGD{}, *backend_);
+  EXPECT_FALSE(without.needs_norm());
+  EXPECT_EQ(without.clip_factor(1e6), 1.0f);
+}
+
+TEST_F(OptimizerTest, BeginStepFillsTheState) {
+  Optimizer optimizer(
+      SGD{.learning_rate = 1.0, .schedule = {.rule = StepSchedule{.every = 2, .factor = 0.5}}}, *backend_);
+  state_.step = 5;
+  state_.gradient_scale = 0.3f;
+  optimizer.begin_step(state_);
+  EXPECT_EQ(state_.learning_rate, 0.25f);
+  EXPECT_EQ(state_.update, 6);
+  EXPECT_EQ(state_.gradient_scale, 1.0f);
+  optimizer.set_learning_rate(2.0);
+  EXPECT_EQ(optimizer.learning_rate(), 2.0);
+  EXPECT_EQ(std::get<SGD>(optimizer.config()).learning_rate, 2.0);
+  optimizer.begin_step(state_);
+  EXPECT_EQ(state_.learning_rate, 0.5f);
+  EXPECT_THAT([&] { optimizer.set_learning_rate(-1.0); }, ThrowsMessage<InvalidArgument>(HasSubstr("-1")));
+}
+
+TEST_F(OptimizerTest, OpenCosineTakesTheRunsLength) {
+  Optimizer optimizer(Adam{.learning_rate = 1.0, .schedule = {.rule = CosineSchedule{}, .warmup_steps = 10}},
+                      *backend_);
+  state_.step = 50;
+  EXPECT_THAT([&] { optimizer.begin_step(state_); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("number of steps")));
+  optimizer.set_total_steps(90);
+  optimizer.begin_step(state_);
+  EXPECT_NEAR(state_.learning_rate, 0.5, 1e-6);  // 40 of 80 steps after the warm-up
+  optimizer.set_total_steps(50);                 // a later, other length counts
+  optimizer.begin_step(state_);
+  EXPECT_NEAR(state_.learning_rate, 0.0, 1e-6);
+
+  Optimizer fixed(Adam{.learning_rate = 1.0, .schedule = {.rule = CosineSchedule{.total_steps = 100}}},
+                  *backend_);
+  fixed.set_total_steps(1000);
+  fixed.begin_step(state_);
+  EXPECT_NEAR(state_.learning_rate, 0.5, 1e-6);
+}
+
+TEST_F(OptimizerTest, BindingAgainStartsFromZeroSlots) {
+  Optimizer optimizer(SGD{.momentum = 0.9}, *backend_);
+  const int64_t counts[] = {2};
+  std::vector<std::vector<float>> first{{1.0f, 2.0f}};
+  std::vector<std::vector<float>> second = first;
+  optimizer.bind(counts);
+  step(optimizer, first, {{1.0f, 1.0f}});
+  optimizer.bind(counts);
+  step(optimizer, second, {{1.0f, 1.0f}});
+  EXPECT_EQ(first, second);
+}
+
+TEST_F(OptimizerTest, RefusesSpansThatAreNotBound) {
+  Optimizer optimizer(Adam{}, *backend_);
+  const int64_t counts[] = {4};
+  optimizer.bind(counts);
+  const Execution on{.stream = *stream_, .state = &state_};
+  std::vector<float> w(4);
+  std::vector<float> g(3);
+  EXPECT_THAT([&] { optimizer.update(on, 1, w, w); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("span 1 is not bound")));
+  EXPECT_THAT([&] { optimizer.update(on, 0, w, g); },
+              ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("4 elements"), HasSubstr("3 gradients"))));
+}
+
+TEST_F(OptimizerTest, StepsAllocateNothing) {
+  Optimizer optimizer(Adam{.schedule = {.rule = CosineSchedule{.total_steps = 9}, .warmup_steps = 2},
+                           .clip = {.global_clipnorm = 1.0}},
+                      *backend_);
+  const int64_t counts[] = {300};
+  optimizer.bind(counts);
+  std::vector<std::vector<float>> w{std::vector<float>(300)};
+  const std::vector<std::vector<float>> g{std::vector<float>(300, 0.5f)};
+  step(optimizer, w, g);
+  const int64_t before = test::allocations_of_this_thread();
+  for (int i = 0; i < 5; ++i) step(optimizer, w, g);
+  EXPECT_EQ(test::allocations_of_this_thread(), before);
+}
+
+}  // namespace
+}  // namespace rondo
