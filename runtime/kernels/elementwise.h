@@ -30,7 +30,8 @@ class SoftmaxKernel : public Kernel {
 
 // Inverted dropout: an element is kept with probability 1 - rate and then divided by it. Whether it is kept
 // is a function of (seed, stream, step, row in the global batch, element of the sample in canonical order)
-// alone: not of layout, rank or thread. Backward draws the same numbers again.
+// alone: not of layout, rank or thread. Backward drops what the last forward dropped. The kernel's desc() may
+// be canonical where `desc` has a layout that it cannot walk.
 struct DropoutSpec {
   TensorDesc desc;
   float rate = 0.5f;    // in [0, 1)

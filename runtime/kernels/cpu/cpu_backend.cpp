@@ -29,7 +29,8 @@ class CpuBackend final : public KernelBackend {
 
   Device& device() const override { return context_->device; }
   std::string name() const override {
-    return fmt::format("oneDNN {}, {}", onednn_version(), cpu_instruction_set_name(cpu_instruction_set()));
+    return fmt::format("oneDNN {}, {}", onednn_version(),
+                       cpu_instruction_set_name(effective_cpu_instruction_set()));
   }
 
   std::unique_ptr<Conv2DKernel> conv2d(const Conv2DSpec& spec) override {

@@ -73,6 +73,9 @@ class DenseMaker final : public LinearMaker {
     if (imposed_) {
       for (const auto& src : sources) list.push_back({src, *imposed_, output()});
     }
+    if (!imposed_ && prefers_transposed(sources.front())) {
+      list.push_back({sources.front(), strided_desc(view_.weights, {0, 1}), output()});
+    }
     for (const auto& src : sources) list.push_back({src, any_desc(view_.weights), output()});
     return list;
   }
@@ -98,6 +101,17 @@ class DenseMaker final : public LinearMaker {
   }
 
  private:
+  // oneDNN leaves plain weights as (in, units), whose forward product is a quarter slower than that of
+  // (units, in), and whose input gradient is as much faster: without an input gradient, transposed wins.
+  bool prefers_transposed(const MemoryDesc& src) const {
+    if (spec_.input_gradient || view_.src.size() != 2) return false;
+    try {
+      const auto chosen = make_forward({src, any_desc(view_.weights), output()}).weights_desc().data;
+      return chosen.format_kind == dnnl_blocked && chosen.format_desc.blocking.inner_nblks == 0;
+    } catch (const dnnl::error&) {
+      return false;
+    }
+  }
   MemoryDesc bias() const { return strided_desc({spec_.units}, {0}); }
   MemoryDesc output() const { return strided_desc(view_.dst, {0, 1}); }
   dnnl::inner_product_forward::primitive_desc hint() const {
