@@ -33,8 +33,7 @@ struct ArrayData {
 class ArraySource : public Source {
  public:
   // Throws InvalidArgument when an array's length does not fit its shape, inputs and labels have different
-  // numbers of samples, there are none, or a class label is out of range (the message gives its index and
-  // value).
+  // numbers of samples, there are none, or a class label is out of range (the message gives its place).
   explicit ArraySource(ArrayData data);
   ArraySource(const ArraySource&) = delete;
   ArraySource& operator=(const ArraySource&) = delete;

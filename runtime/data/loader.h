@@ -16,8 +16,7 @@ class Source;
 
 struct LoaderOptions {
   int workers = 1;  // threads that read ahead; 0: read in the thread that asks
-  int slots =
-      3;  // batches in memory, the one in use included; at least 2 with workers, so that reading overlaps use
+  int slots = 3;    // batches in memory, the one in use included; with workers at least 2, to read ahead
   // Host memory for the slots, e.g. pinned for uploads; empty: ordinary memory.
   std::function<Buffer(int64_t bytes)> allocate = {};
 };
@@ -47,22 +46,19 @@ class Loader {
   const Source& source() const;
   const Sampler& sampler() const;
 
-  // Begins to read steps first_step .. first_step + steps - 1 of an epoch; steps < 0 means to the epoch's
-  // end. What was being read before is dropped. Throws InvalidArgument for steps that the epoch does not
-  // have.
+  // Begins to read steps first_step .. first_step + steps - 1 of an epoch; steps < 0: up to its end. What was
+  // being read before is dropped. Throws InvalidArgument for steps that the epoch does not have.
   void start(int64_t epoch, int64_t first_step = 0, int64_t steps = -1);
   // The next sub-batch, or nullptr when all were given. An empty share is a batch of 0 rows. Frees the
-  // previous batch's slot. Blocks until the batch is there. What the source threw while reading it is thrown
-  // here, its type kept if it is one of error.h, with the sample's index in the text; then only start() goes
-  // on.
+  // previous batch's slot. Blocks until the batch is there. Throws what the source threw while reading it,
+  // with the sample's index in the text and the type kept if it is one of error.h; then only start() goes on.
   const LoadedBatch* next();
   // Frees the current batch's slot before the next one is asked for, e.g. once it was uploaded.
   void release();
   // Drops what is being read; next() then returns nullptr until start().
   void stop();
 
-  // Seconds that next() has blocked (or read, without workers) since construction: the time input cost the
-  // step.
+  // Seconds that next() has blocked, or read without workers, since construction: what input cost the steps.
   double wait_seconds() const;
 
  private:

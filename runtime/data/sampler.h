@@ -42,8 +42,7 @@ class Sampler {
   int64_t steps() const { return (options_.size + options_.batch - 1) / options_.batch; }  // in an epoch
   int64_t max_rows() const;  // the largest share of any step
 
-  // Draws the order of an epoch (from 0). Allocates nothing after construction. A new sampler stands at epoch
-  // 0.
+  // Draws the order of an epoch, without allocating. A new sampler stands at epoch 0.
   void set_epoch(int64_t epoch);
   int64_t epoch() const { return epoch_; }
 

@@ -41,8 +41,8 @@ struct IdxDataset {
 // range, or test images of another shape.
 IdxDataset load_idx_directory(const std::filesystem::path& directory, const IdxOptions& options = {});
 
-// Where Fashion-MNIST lies: $RONDO_DATA_DIR if that is set, else where Debian's package dataset-fashion-mnist
-// puts it. Empty when that place has no training images.
+// Where Fashion-MNIST lies: $RONDO_DATA_DIR if that is set, whatever it holds; else where Debian's package
+// dataset-fashion-mnist puts it; empty when the package is not installed.
 std::optional<std::filesystem::path> find_fashion_mnist();
 
 }  // namespace rondo
