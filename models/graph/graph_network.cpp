@@ -70,7 +70,7 @@ void GraphNetwork::prepare(int64_t rows, Mode mode) {
   }
 }
 
-const Plan& GraphNetwork::plan(int64_t rows, Purpose purpose) {
+Plan& GraphNetwork::plan(int64_t rows, Purpose purpose) {
   return get_plan(rows, purpose);
 }
 

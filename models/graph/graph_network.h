@@ -46,8 +46,8 @@ class GraphNetwork final : public Network {
 
   KernelBackend& backend() const { return backend_; }
   Stream& stream() const { return *stream_; }
-  // Made when it is not there yet.
-  const Plan& plan(int64_t rows, Purpose purpose);
+  // Made when it is not there yet. A measurement may wrap the functions of its steps.
+  Plan& plan(int64_t rows, Purpose purpose);
   // The memory of all plans; replaced by a larger one when a plan needs it.
   const Buffer& arena() const { return arena_; }
   std::string describe(int64_t rows, Mode mode);

@@ -1,0 +1,91 @@
+// One training step on one rank, taken apart: what the trainer does with a batch, with a clock between.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/model.h"
+#include "runtime/train/network.h"
+
+namespace rondo {
+
+class Communicator;
+class Device;
+class GradSync;
+class GraphNetwork;
+class KernelBackend;
+class Optimizer;
+struct PlanStep;
+
+namespace bench {
+
+// Forward: layers. Loss: loss and its gradient. Backward: all gradients into the buckets. Update: optimizer.
+enum Phase { kForward, kLoss, kBackward, kUpdate, kStep, kPhases };
+constexpr std::array<std::string_view, kPhases> kPhaseNames{"forward", "loss", "backward", "update", "step"};
+
+struct StepOptions {
+  std::string model = "cnn";
+  int64_t batch = 64;
+  int threads = 1;
+  std::string optimizer = "adam";
+  uint64_t seed = 1234;
+};
+
+// Seconds that one step of the plan took, for each training step since profiling began.
+struct StepProfile {
+  Phase phase = kForward;
+  std::string name;
+  std::string implementation;
+  std::vector<double> seconds = {};
+};
+
+// A model of the zoo on 28 x 28 images, and one fixed synthetic batch: pixels uniform in [0, 1), labels in
+// 0..9.
+class TrainingStep {
+ public:
+  // Throws InvalidArgument for an unknown model or optimizer, or a batch or thread count below 1.
+  explicit TrainingStep(const StepOptions& options);
+  ~TrainingStep();
+
+  // Runs a step; seconds by phase. The four phases add up to the step.
+  std::array<double, kPhases> run();
+
+  // Backend, options and the plan: every step's implementation, layouts and memory.
+  std::string describe();
+
+  // From now on every step of the plan is timed by itself, at the cost of two clock readings each.
+  void profile(size_t expected_steps);
+  const std::deque<StepProfile>& profiles() const { return profiles_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void make_batch();
+  void mark_loss();
+  void watch(PlanStep& step, Phase phase, size_t expected_steps);
+  void update();
+
+  StepOptions options_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<KernelBackend> backend_;
+  std::unique_ptr<Communicator> comm_;
+  Model model_;
+  std::unique_ptr<GraphNetwork> network_;
+  std::unique_ptr<GradSync> sync_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::vector<float> images_;
+  std::vector<int32_t> labels_;
+  Batch batch_;
+  StepState state_;
+  std::vector<double> sums_;
+  Clock::time_point loss_began_;
+  std::deque<StepProfile> profiles_;
+};
+
+}  // namespace bench
+}  // namespace rondo
