@@ -21,7 +21,7 @@ struct Conv2DSpec {
   bool use_bias = true;
   Activation activation = Activation::kLinear;
   Mode mode = Mode::kTraining;
-  bool input_gradient = true;           // false for the first layer: backward_input is not prepared
+  bool input_gradient = true;                // false for the first layer: backward_input is not prepared
   std::optional<Layout> kernel_layout = {};  // imposed on the parameter; absent: the kernel chooses
 };
 

@@ -5,6 +5,7 @@
 // libraries under test are linked, and templates of the standard library are instantiated.
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 
 #include "tests/kernels/fixture.h"
@@ -133,6 +134,9 @@ TEST_F(AllocationTest, KernelsAllocateNothingWhenExecuted) {
     squares->run(execution, dw.as<float>(), count, &sum);
   };
   EXPECT_EQ(allocations(step), 0);
+  // A device of one thread starts no other.
+  const auto tasks = std::filesystem::directory_iterator("/proc/self/task");
+  EXPECT_EQ(std::distance(begin(tasks), end(tasks)), 1);
 }
 
 }  // namespace

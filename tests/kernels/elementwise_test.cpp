@@ -339,6 +339,28 @@ TEST_F(UpdateTest, LongSpansMatchOneByOne) {
   }
 }
 
+TEST_F(UpdateTest, ThreadsChangeNoBit) {
+  constexpr int64_t kCount = 200003;
+  const auto desc = plain({kCount});
+  const auto two = make_cpu_device(2);
+  const auto threaded = make_cpu_backend(*two);
+  const Array x = random_array(desc.shape, 1), y = random_array(desc.shape, 2);
+  std::vector<std::vector<double>> results[2];
+  for (auto* with : {backend.get(), threaded.get()}) {
+    auto& found = results[with == backend.get() ? 0 : 1];
+    const auto *a = operand(desc, x), *b = operand(desc, y), *c = operand(desc, Array(desc.shape)),
+               *d = operand(desc, Array(desc.shape));
+    with->add(desc)->run(on(0), a->tensor(), b->tensor(), c->tensor());
+    found.push_back(array(c).values);
+    with->activation(Activation::kTanh, desc)->forward(on(0), a->tensor(), c->tensor());
+    found.push_back(array(c).values);
+    with->update({RmsPropUpdate{}})
+        ->run(on(0), {a->tensor().as<float>(), b->tensor().as<float>(), {d->tensor().as<float>()}, kCount});
+    found.push_back(array(a).values);
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
 TEST_F(UpdateTest, SquareSumDoesNotDependOnThreads) {
   for (const int64_t count : {int64_t{0}, int64_t{1}, int64_t{1000}, int64_t{300007}}) {
     const Array x = random_array(Shape{count}, 3);

@@ -11,6 +11,7 @@ constexpr double kTolerance = 2e-5;
 
 class LinearTest : public KernelTest {
  protected:
+  using KernelTest::KernelTest;
   template <class Kernel, class Spec>
   void check(Kernel& kernel, const Spec& spec, const Array& x, const Array& w, const Array& b,
              const std::function<Array(const Array&, const Array&, const Array&)>& forward,
@@ -191,6 +192,17 @@ TEST_F(LinearTest, NoReferenceImplementationInTheZoo) {
       EXPECT_THAT(kernel->implementation(), ::testing::Not(::testing::HasSubstr("ref")));
     }
   }
+}
+
+class LinearTwoThreadsTest : public LinearTest {
+ protected:
+  LinearTwoThreadsTest() : LinearTest(2) {}
+};
+
+TEST_F(LinearTwoThreadsTest, ConvolutionAndDense) {
+  check_conv({.input = plain({5, 12, 12, 1}), .filters = 32, .kernel_size = {3, 3}}, 1);
+  check_conv({.input = plain({5, 12, 12, 32}), .filters = 17, .kernel_size = {3, 3}}, 2);
+  check_dense({.input = plain({9, 300}), .units = 70}, 3);
 }
 
 TEST_F(LinearTest, BadSpecsAreRefused) {
