@@ -34,10 +34,6 @@ class Guarded {
     tensor_ = {desc, start_};
   }
   const Tensor& tensor() const { return tensor_; }
-  // Fills with a value that a kernel must overwrite; padding of the layout becomes zero through reorders.
-  void fill(float value) {
-    for (float& v : tensor_.memory<float>()) v = value;
-  }
   void check(const char* what) const {
     for (const auto* p = block_.data(); p != start_; ++p) ASSERT_EQ(*p, kMark) << what << ": written before";
     for (const auto* p = start_ + bytes_; p != block_.data() + block_.size(); ++p) {
