@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -43,6 +43,11 @@ int go_wrong(World& world, const std::string& what, int chosen) {
     const std::vector<rondo::Fact> facts{{"--batch-size", mine ? "32" : "64"}};
     world.agree_on(facts);
   }
+  if (what == "hang") {
+    fmt::print("hanging\n");
+    std::fflush(stdout);
+    for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
   for (int step = 0; step < 1000; ++step) {
     if (step == 5 && mine) {
       if (what == "throw") throw std::runtime_error("the disk is full");
@@ -54,7 +59,6 @@ int go_wrong(World& world, const std::string& what, int chosen) {
     }
     if (step == 5 && what == "throw-everywhere") throw std::runtime_error("the disk is full");
     all_reduce(world);
-    if (what == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(50));
     if (World::stop_signal() != 0) break;
   }
   if (world.rank() == 0) fmt::print("done with {} ranks\n", world.size());

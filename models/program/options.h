@@ -1,0 +1,47 @@
+// The command line of `train`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/agreement.h"
+#include "runtime/launch/binding.h"
+#include "runtime/optim/optimizer.h"
+#include "runtime/train/callbacks/progress.h"
+
+namespace rondo {
+
+enum class Action : uint8_t { kTrain, kHelp, kVersion, kCheckBuild, kSummary };
+
+struct ProgramOptions {
+  Action action = Action::kTrain;
+
+  std::string model;
+  std::string data;
+  double validation_split = 0.0;  // 0: validate on the data's own test samples
+
+  int64_t epochs = 0;
+  int64_t batch_size = 0;
+  int64_t steps_per_epoch = 0;  // 0: one pass over the data
+  uint64_t seed = 0;
+  OptimizerConfig optimizer;
+
+  BindOptions binding;
+  int64_t bucket_bytes = 0;
+
+  std::string log_jsonl;  // empty: none
+  std::string log_csv;
+  ProgressMode progress = ProgressMode::kAuto;
+
+  std::vector<Fact> facts;  // every option as text, for start-up agreement
+};
+
+// Throws InvalidArgument, which names the option, its value and what it takes, for anything that can be found
+// wrong without looking at files: unknown options, left-over words, numbers out of range, unknown names.
+ProgramOptions parse_options(int argc, const char* const* argv);
+
+// What --help prints: the options in groups, with their defaults.
+std::string help_text();
+
+}  // namespace rondo

@@ -1,0 +1,134 @@
+// The program: trains a model of the zoo, alone or over all ranks of a launcher.
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/model.h"
+#include "models/program/data.h"
+#include "models/program/options.h"
+#include "models/zoo/zoo.h"
+#include "runtime/base/error.h"
+#include "runtime/comm/mpi/launcher.h"
+#include "runtime/data/source.h"
+#include "runtime/launch/run.h"
+#include "runtime/launch/stop_on_signal.h"
+#include "runtime/launch/version.h"
+#include "runtime/launch/world.h"
+#include "runtime/train/callbacks/csv_logger.h"
+#include "runtime/train/callbacks/json_lines_logger.h"
+#include "runtime/train/callbacks/progress.h"
+#include "runtime/train/callbacks/terminate_on_nan.h"
+
+namespace {
+
+using namespace rondo;
+
+// The callbacks of a run. Those that decide are on every rank, those that write on the first.
+class Callbacks {
+ public:
+  // Throws FileError for an output that cannot be written; what the files hold is kept until training begins.
+  Callbacks(const ProgramOptions& options, bool writes) {
+    add<StopOnSignal>();
+    add<TerminateOnNaN>();
+    if (!writes) return;
+    if (!options.log_jsonl.empty()) add<JsonLinesLogger>(options.log_jsonl);
+    if (!options.log_csv.empty()) add<CsvLogger>(CsvLoggerOptions{.path = options.log_csv});
+    add<Progress>(ProgressOptions{.mode = options.progress});
+  }
+
+  std::vector<Callback*> pointers() const {
+    std::vector<Callback*> pointers;
+    for (const auto& callback : owned_) pointers.push_back(callback.get());
+    return pointers;
+  }
+
+ private:
+  template <class C, class... Args>
+  void add(Args&&... args) {
+    owned_.push_back(std::make_unique<C>(std::forward<Args>(args)...));
+  }
+
+  std::vector<std::unique_ptr<Callback>> owned_;
+};
+
+Model make_model(const ProgramOptions& options, const Shape& input_shape, int64_t classes) {
+  return zoo::make(options.model, input_shape, classes, options.seed);
+}
+
+int train(World& world, int argc, char** argv) {
+  ProgramOptions options;
+  world.all_or_none("reading the options", [&] { options = parse_options(argc, argv); });
+  world.agree_on(options.facts);
+
+  ProgramData data;
+  std::optional<Callbacks> callbacks;
+  world.all_or_none("setting up", [&] {
+    world.bind(options.binding);
+    callbacks.emplace(options, world.rank() == 0);
+    data = open_data(options.data, options.validation_split, options.seed);
+  });
+  if (world.rank() == 0 && options.progress != ProgressMode::kNone) {
+    if (!data.note.empty()) fmt::print("{}\n", data.note);
+    fmt::print("{}", world.banner());
+    std::fflush(stdout);
+  }
+
+  Model model = make_model(options, data.train->input_shape(), data.train->classes());
+  Model parallel = multi_gpu_model(model, world);
+  parallel.compile({.optimizer = options.optimizer,
+                    .loss = "sparse_categorical_crossentropy",
+                    .metrics = {"accuracy"},
+                    .buckets = {.bytes = options.bucket_bytes}});
+  const History history = parallel.fit(*data.train, {.batch_size = options.batch_size,
+                                                     .epochs = options.epochs,
+                                                     .steps_per_epoch = options.steps_per_epoch,
+                                                     .seed = options.seed,
+                                                     .validation_data = data.validation.get(),
+                                                     .callbacks = callbacks->pointers()});
+  world.all_or_none("training", [&] {
+    if (history.end.stopped_by.find("TerminateOnNaN") == std::string::npos) return;
+    throw NumericError(history.end.stop_reason);
+  });
+  return 0;
+}
+
+// What is asked for instead of training needs no other rank: the first one answers. Nothing: train.
+std::optional<int> answer(int argc, char** argv) {
+  ProgramOptions options;
+  try {
+    options = parse_options(argc, argv);
+  } catch (const std::exception&) {
+    return std::nullopt;  // told by train(), once for all ranks
+  }
+  if (options.action == Action::kTrain) return std::nullopt;
+  if (launched_by().rank != 0) return 0;
+  switch (options.action) {
+    case Action::kHelp:
+      fmt::print("{}", help_text());
+      break;
+    case Action::kVersion:
+      fmt::print("Rondo {}\n", version());
+      break;
+    case Action::kCheckBuild:
+      fmt::print("Rondo {}\n{}", version(), parts_of_this_build());
+      break;
+    case Action::kSummary:
+      fmt::print("{}", make_model(options, {28, 28, 1}, 10).summary());
+      break;
+    case Action::kTrain:
+      break;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (const std::optional<int> code = answer(argc, argv)) return *code;
+  return run(argc, argv, [&](World& world) { return train(world, argc, argv); });
+}
