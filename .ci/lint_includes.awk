@@ -43,7 +43,7 @@ function check_links(call,   words, n, i, own) {
     if (own in home) check_own(FILENAME, home[own] "/", "the link to " own)
     else if (words[i] ~ /^rondo_|^rondo::/ && i > 2 && words[i] !~ /^rondo_(library|test)$/ && room(FILENAME) != "tests")
       complain("no folder makes the target " words[i])
-    else if (words[i] ~ /::/) check_foreign(words[i], 2, "the link to " words[i])
+    else if (words[i] ~ /::/ && words[i] !~ /^rondo::/) check_foreign(words[i], 2, "the link to " words[i])
   }
 }
 

@@ -1,7 +1,7 @@
 #include "tests/program/fixture.h"
 
 #include <fmt/core.h>
-#include <stdlib.h>
+#include <cstdlib>
 
 #include <fstream>
 #include <sstream>
