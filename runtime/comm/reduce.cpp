@@ -12,8 +12,8 @@
 namespace rondo {
 namespace {
 
-template <class T>
-inline constexpr bool kHalf = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
+using half::bfloat16;
+using half::float16;
 
 // The type in which T is accumulated. Integers use an unsigned type, whose overflow is defined to wrap.
 template <class T>

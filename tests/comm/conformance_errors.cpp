@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/error.h"
@@ -157,6 +158,7 @@ void published_failure_reaches_all(Communicator& comm) {
   expect_usable(comm);
   const auto half = comm.split(comm.rank() % 2, 0);
   if (odd_one_out(comm)) {
+    comm.barrier().wait();  // the others have come this far, too
     comm.publish_failure("the disk is full");
     comm.publish_failure("and something else");  // the first one counts
   }
@@ -164,7 +166,9 @@ void published_failure_reaches_all(Communicator& comm) {
   const auto told = AllOf(HasSubstr(label), HasSubstr("the disk is full"));
   std::vector<float> values(100000, 1.0f);
   const Span span = span_of(std::span(values));
+  bool met = odd_one_out(comm);
   const auto reduce = [&] {
+    if (!std::exchange(met, true)) comm.barrier().wait();
     for (;;) comm.all_reduce(span, span, ReduceOp::kSum, {.deadline = milliseconds(20000)}).wait();
   };
   EXPECT_THAT(message_of<PeerError>(reduce), told);
@@ -181,19 +185,22 @@ void missed_deadline_is_told_and_stays(Communicator& comm) {
   const Span span = span_of(std::span(values));
   std::string text;
   if (odd_one_out(comm)) {
+    comm.barrier().wait();
     std::this_thread::sleep_for(milliseconds(600));
-    // By now the others have given up. It learns so from them, not from its own deadline.
+    // By now the others have given up. It learns so from them, not from its own deadline; what they sent
+    // before may still complete a call here.
     text = message_of<PeerError>([&] {
-      for (;;) comm.barrier({.deadline = milliseconds(20000)}).wait();
+      for (;;) comm.all_reduce(span, span, ReduceOp::kSum, {.label = "grads/7"}).wait();
     });
   } else {
     const auto begin = std::chrono::steady_clock::now();
     text = message_of<PeerError>([&] {
+      comm.barrier().wait();  // all are here: who is late now is late for the next
       comm.all_reduce(span, span, ReduceOp::kSum, {.label = "grads/7", .deadline = milliseconds(150)}).wait();
     });
     EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(100));
   }
-  EXPECT_THAT(text, AllOf(HasSubstr("all_reduce #1 \"grads/7\""), HasSubstr("4000 bytes"),
+  EXPECT_THAT(text, AllOf(HasSubstr("all_reduce #2 \"grads/7\""), HasSubstr("4000 bytes"),
                           HasSubstr("150 ms"), HasSubstr("waited for rank")));
   const std::string again = message_of<PeerError>([&] { comm.barrier().wait(); });
   EXPECT_EQ(again, text);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <string>
 
 #include "runtime/comm/mpi/session.h"
 
@@ -17,13 +18,18 @@ std::shared_ptr<MpiSession>& session_slot() {
 }
 
 class FailurePrinter final : public testing::EmptyTestEventListener {
+  // Remembered here, since GoogleTest holds its lock while it reports a result.
+  void OnTestStart(const testing::TestInfo& test) override {
+    test_ = std::string(test.test_suite_name()) + "." + test.name();
+  }
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (result.passed()) return;
-    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
-    std::fprintf(stderr, "[rank %d] %s.%s: %s:%d: %s\n", test_session()->rank(),
-                 test ? test->test_suite_name() : "", test ? test->name() : "",
-                 result.file_name() ? result.file_name() : "?", result.line_number(), result.message());
+    std::fprintf(stderr, "[rank %d] %s: %s:%d: %s\n", test_session()->rank(), test_.c_str(),
+                 result.file_name() != nullptr ? result.file_name() : "?", result.line_number(),
+                 result.message());
   }
+
+  std::string test_;
 };
 
 }  // namespace

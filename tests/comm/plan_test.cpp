@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/comm/half.h"
 #include "runtime/comm/host/chunk_plan.h"
 #include "runtime/comm/host/host_communicator.h"
 #include "runtime/comm/mpi/launcher.h"
@@ -140,6 +141,29 @@ TEST(Reduce, KeepsWhatDoesNotCompareAndWrapsIntegers) {
   float result = 0.0f;
   combine(DType::kF32, ReduceOp::kMax, &nan, &one, &result, 1);
   EXPECT_TRUE(std::isnan(result));
+}
+
+TEST(Half, RoundsToNearestEven) {
+  for (uint32_t bits = 0; bits < 0x7c00u; ++bits) {
+    half::float16 low;
+    low.bits = static_cast<uint16_t>(bits);
+    const float value = static_cast<float>(low);
+    ASSERT_EQ(half::float16(value).bits, bits);
+    ASSERT_EQ(half::float16(-value).bits, bits | 0x8000u);
+    half::float16 high;
+    high.bits = static_cast<uint16_t>(bits + 1);
+    // The largest value's upper neighbour counts as 2^16, and becomes infinity.
+    const float above = bits == 0x7bffu ? 65536.0f : static_cast<float>(high);
+    const float middle = (value + above) / 2;
+    ASSERT_EQ(half::float16(middle).bits, bits % 2 == 0 ? bits : bits + 1);
+    ASSERT_EQ(half::float16(std::nextafter(middle, 0.0f)).bits, bits);
+    ASSERT_EQ(half::float16(std::nextafter(middle, 1e9f)).bits, bits + 1);
+  }
+  EXPECT_TRUE(std::isnan(static_cast<float>(half::float16(std::nanf("")))));
+  EXPECT_TRUE(std::isnan(static_cast<float>(half::bfloat16(std::nanf("")))));
+  EXPECT_EQ(half::bfloat16(1.0f + 0x1p-8f).bits, 0x3f80);  // ties to even
+  EXPECT_EQ(half::bfloat16(1.0f + 0x1.8p-7f).bits, 0x3f82);
+  EXPECT_EQ(half::bfloat16(std::numeric_limits<float>::infinity()).bits, 0x7f80);
 }
 
 TEST(Consensus, IsTheSameInAnyOrderOfMerging) {

@@ -14,6 +14,9 @@
 
 namespace rondo {
 
+using half::bfloat16;
+using half::float16;
+
 inline constexpr DType kAllTypes[] = {DType::kU8,  DType::kI8,  DType::kU16,  DType::kI16, DType::kI32,
                                       DType::kI64, DType::kF16, DType::kBF16, DType::kF32, DType::kF64};
 

@@ -1,4 +1,4 @@
-// How a thread waits for a peer: briefly at full speed, then giving way, then asleep.
+// How a thread waits for a peer: polling for a moment, then asleep between polls.
 #pragma once
 
 #include <sched.h>
@@ -11,9 +11,12 @@ namespace rondo {
 class Backoff {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr auto kSpin = std::chrono::microseconds(5);
-  static constexpr auto kYield = std::chrono::microseconds(80);  // from the beginning of the wait
+  static constexpr auto kSpin = std::chrono::microseconds(80);   // from the beginning of the wait
   static constexpr auto kSleep = std::chrono::microseconds(20);  // the kernel's timer slack adds about 50
+
+  // `yields`: gives the core away while it polls. Right when more threads wait than there are cores: the peer
+  // may need this one. Else not: the core may be gone for milliseconds.
+  explicit Backoff(bool yields) : yields_(yields) {}
 
   void reset() { waiting_ = false; }
 
@@ -24,9 +27,8 @@ class Backoff {
       waiting_ = true;
       since_ = now;
     }
-    if (now - since_ < kSpin) return false;
-    if (now - since_ < kYield) {
-      sched_yield();
+    if (now - since_ < kSpin) {
+      if (yields_) sched_yield();
       return false;
     }
     std::this_thread::sleep_for(kSleep);
@@ -34,6 +36,7 @@ class Backoff {
   }
 
  private:
+  bool yields_;
   bool waiting_ = false;
   Clock::time_point since_;
 };

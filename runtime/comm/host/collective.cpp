@@ -93,6 +93,10 @@ void HostCollective::start_transfer() {
   if (call.kind == CollectiveKind::kAllReduce) {
     pipeline_.plan().plan_all_reduce(group_.rank, group_.size(), call.count, element, chunk_bytes_);
     if (call.op == ReduceOp::kAverage) buffers.divisor = group_.size();
+    // A ring of one has no neighbour that would bring anything.
+    if (group_.size() == 1 && call_.in.data != call_.out.data) {
+      std::memcpy(call_.out.data, call_.in.data, static_cast<size_t>(call.bytes()));
+    }
   } else if (call.kind == CollectiveKind::kBroadcast) {
     pipeline_.plan().plan_chain(group_.rank, group_.size(), call.root, call.bytes(), chunk_bytes_);
   } else {

@@ -1,6 +1,7 @@
 #include "runtime/comm/host/engine.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <climits>
@@ -44,6 +45,8 @@ HostEngine::HostEngine(std::shared_ptr<MpiSession> session, Device& device, bool
                       control_, &inbox_request_),
             "MPI_Irecv");
   active_.reserve(kMaxInFlight);
+  const int on_this_host = make_topology(session_->hosts(), session_->rank()).local_size;
+  crowded_ = on_this_host > sysconf(_SC_NPROCESSORS_ONLN);
   if (progress_thread && session_->threads_allowed()) thread_ = std::thread([this] { run_thread(); });
 }
 
@@ -59,8 +62,8 @@ HostEngine::~HostEngine() {
   if (thread_.joinable()) thread_.join();
   const std::lock_guard guard(lock());
   abandon_receive(inbox_request_);
-  // After a failure messages may still be under way. MPI would give a freed communicator's number to the next one,
-  // and their messages with it; so the two are left alone.
+  // After a failure messages may still be under way. MPI would give a freed communicator's number to the next
+  // one, and their messages with it; so the two are left alone.
   if (failed) return;
   MPI_Comm_free(&control_);
   MPI_Comm_free(&data_);
@@ -153,7 +156,7 @@ void HostEngine::send_failure() noexcept {
                 &requests[static_cast<size_t>(peer)]);
     }
     const auto end = std::chrono::steady_clock::now() + kPatience;
-    Backoff backoff;
+    Backoff backoff(true);
     int done = 0;
     while (done == 0 && std::chrono::steady_clock::now() < end) {
       done = 1;
@@ -187,7 +190,7 @@ void HostEngine::drive_once() {
 
 void HostEngine::drive(HostCollective& collective) {
   const Caller caller(*this);
-  Backoff backoff;
+  Backoff backoff(crowded_);
   bool slept = false;
   for (;;) {
     bool moved = false;
@@ -207,7 +210,7 @@ void HostEngine::drive(HostCollective& collective) {
 }
 
 void HostEngine::run_thread() {
-  Backoff backoff;
+  Backoff backoff(true);
   std::unique_lock guard(lock());
   while (!stop_) {
     if (active_.empty() || callers_.load() > 0) {

@@ -90,6 +90,7 @@ class HostEngine {
   MPI_Comm control_ = MPI_COMM_NULL;
   int last_context_ = 0;
   int next_context_ = 1;  // 0 is the world's
+  bool crowded_ = false;  // more ranks on this host than cores
   std::vector<HostCollective*> active_;
   std::string failure_;
   uint64_t polls_ = 0;

@@ -21,7 +21,7 @@ namespace {
 // Over a network short chunks keep the link full while a rank sleeps between tests; inside a host longer ones
 // save messages, and still fit the second-level cache with the window of them.
 constexpr int64_t kNetworkChunk = 32 << 10;
-constexpr int64_t kHostChunk = 32 << 10;
+constexpr int64_t kHostChunk = 256 << 10;
 
 class HostCommunicator final : public Communicator {
  public:

@@ -33,7 +33,8 @@ struct HostOptions {
 // (all_reduce, all_gather_v) or chains (broadcast). In the rings 16-bit floats are added in float, but
 // travel, and are therefore rounded, between one addition and the next.
 //
-// Waiting: polls for some microseconds, then yields, then sleeps 20 microseconds at a time.
+// Waiting: polls for up to 80 microseconds (giving the core away where ranks outnumber cores), then sleeps 20
+// microseconds at a time.
 std::unique_ptr<Communicator> make_host_communicator(std::shared_ptr<MpiSession> session, Device& device,
                                                      const HostOptions& options = {});
 

@@ -1,5 +1,7 @@
 #include "runtime/comm/host/pipeline.h"
 
+#include <algorithm>
+
 #include "runtime/comm/host/group.h"
 #include "runtime/comm/reduce.h"
 
@@ -10,9 +12,10 @@ void Pipeline::start(const HostGroup& group, int tag, int64_t chunk_bytes, const
   tag_ = tag;
   buffers_ = buffers;
   slot_bytes_ = chunk_bytes;
+  window_ = std::clamp<int64_t>(kWindowBytes / chunk_bytes, 2, kMaxWindow);
   // Grows once and stays; only reductions need the slots.
   const auto bytes =
-      static_cast<size_t>(plan_.receives() > 0 && plan_.receive(0).reduce ? kWindow * chunk_bytes : 0);
+      static_cast<size_t>(plan_.receives() > 0 && plan_.receive(0).reduce ? window_ * chunk_bytes : 0);
   if (slots_.size() < bytes) slots_.resize(bytes);
   receives_posted_ = received_ = sends_posted_ = sent_ = bytes_received_ = 0;
   receive_requests_.fill(MPI_REQUEST_NULL);
@@ -21,14 +24,14 @@ void Pipeline::start(const HostGroup& group, int tag, int64_t chunk_bytes, const
 
 bool Pipeline::post_receives() {
   bool moved = false;
-  while (receives_posted_ < plan_.receives() && receives_posted_ - received_ < kWindow &&
+  while (receives_posted_ < plan_.receives() && receives_posted_ - received_ < window_ &&
          sent_ >= plan_.sends_before_receive(receives_posted_)) {
     const ChunkPlan::Chunk chunk = plan_.receive(receives_posted_);
     if (chunk.bytes > 0) {
       std::byte* to =
           chunk.reduce ? slot(receives_posted_) : static_cast<std::byte*>(buffers_.out) + chunk.offset;
       start_receive(*group_, to, chunk.bytes, group_->left(), tag_,
-                    receive_requests_[static_cast<size_t>(receives_posted_ % kWindow)]);
+                    receive_requests_[static_cast<size_t>(receives_posted_ % window_)]);
     }
     ++receives_posted_;
     moved = true;
@@ -38,9 +41,9 @@ bool Pipeline::post_receives() {
 
 bool Pipeline::finish_receives() {
   bool moved = false;
-  const int64_t end = received_ + kWindow;
+  const int64_t end = received_ + window_;
   while (received_ < receives_posted_ && received_ < end &&
-         test(*group_, receive_requests_[static_cast<size_t>(received_ % kWindow)], group_->left())) {
+         test(*group_, receive_requests_[static_cast<size_t>(received_ % window_)], group_->left())) {
     const ChunkPlan::Chunk chunk = plan_.receive(received_);
     if (chunk.reduce && chunk.bytes > 0) {
       combine(buffers_.dtype, buffers_.op, slot(received_),
@@ -60,13 +63,13 @@ bool Pipeline::finish_receives() {
 
 bool Pipeline::post_sends() {
   bool moved = false;
-  while (sends_posted_ < plan_.sends() && sends_posted_ - sent_ < kWindow &&
+  while (sends_posted_ < plan_.sends() && sends_posted_ - sent_ < window_ &&
          received_ >= plan_.receives_before_send(sends_posted_)) {
     const ChunkPlan::Chunk chunk = plan_.send(sends_posted_);
     if (chunk.bytes > 0) {
       const void* from = chunk.from_input ? buffers_.in : buffers_.out;
       start_send(*group_, static_cast<const std::byte*>(from) + chunk.offset, chunk.bytes, group_->right(),
-                 tag_, send_requests_[static_cast<size_t>(sends_posted_ % kWindow)]);
+                 tag_, send_requests_[static_cast<size_t>(sends_posted_ % window_)]);
     }
     ++sends_posted_;
     moved = true;
@@ -77,7 +80,7 @@ bool Pipeline::post_sends() {
 bool Pipeline::finish_sends() {
   bool moved = false;
   while (sent_ < sends_posted_ &&
-         test(*group_, send_requests_[static_cast<size_t>(sent_ % kWindow)], group_->right())) {
+         test(*group_, send_requests_[static_cast<size_t>(sent_ % window_)], group_->right())) {
     ++sent_;
     moved = true;
   }

@@ -17,8 +17,10 @@ struct HostGroup;
 
 class Pipeline {
  public:
-  // Chunks on the way at once, in each direction: enough to keep a link busy while this rank adds or sleeps.
-  static constexpr int64_t kWindow = 8;
+  // Chunks on the way at once, in each direction: enough to keep a link busy while this rank adds or sleeps;
+  // fewer of the long ones, so that summands are still in the cache when they are added.
+  static constexpr int64_t kMaxWindow = 8;
+  static constexpr int64_t kWindowBytes = 512 << 10;
 
   struct Buffers {
     const void* in = nullptr;
@@ -51,12 +53,13 @@ class Pipeline {
   bool post_sends();
   bool finish_receives();
   bool finish_sends();
-  std::byte* slot(int64_t i) { return slots_.data() + (i % kWindow) * slot_bytes_; }
+  std::byte* slot(int64_t i) { return slots_.data() + (i % window_) * slot_bytes_; }
 
   const HostGroup* group_ = nullptr;
   int tag_ = 0;
   ChunkPlan plan_;
   Buffers buffers_;
+  int64_t window_ = kMaxWindow;
   int64_t slot_bytes_ = 0;
   std::vector<std::byte> slots_;  // where summands arrive
   // Of each stream: how many are posted, and how many of these are over. Both count in order.
@@ -65,8 +68,8 @@ class Pipeline {
   int64_t sends_posted_ = 0;
   int64_t sent_ = 0;
   int64_t bytes_received_ = 0;
-  std::array<MPI_Request, kWindow> receive_requests_;
-  std::array<MPI_Request, kWindow> send_requests_;
+  std::array<MPI_Request, kMaxWindow> receive_requests_;
+  std::array<MPI_Request, kMaxWindow> send_requests_;
 };
 
 }  // namespace rondo
