@@ -1,0 +1,251 @@
+#include "models/model.h"
+
+#include <algorithm>
+
+#include "models/graph/graph.h"
+#include "models/graph/graph_network.h"
+#include "models/graph/weights.h"
+#include "models/local_evaluation.h"
+#include "models/losses/losses.h"
+#include "models/model_state.h"
+#include "models/summary.h"
+#include "runtime/base/error.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/local/self_communicator.h"
+#include "runtime/data/source.h"
+#include "runtime/device/cpu/cpu_device.h"
+#include "runtime/kernels/backend.h"
+#include "runtime/kernels/cpu/cpu_backend.h"
+#include "runtime/launch/cores.h"
+
+namespace rondo {
+
+ModelState::ModelState() = default;
+
+// The next trainer of these weights must not think that they are still in these buckets.
+ModelState::~ModelState() {
+  if (shared && shared->trained_by == this) shared->trained_by = nullptr;
+}
+
+// A model that was not given a world trains alone, on all cores of the process.
+void ModelState::bind() {
+  if (backend == nullptr) {
+    own_device = make_cpu_device(static_cast<int>(affinity_cores().cores.size()));
+    own_backend = make_cpu_backend(*own_device);
+    backend = own_backend.get();
+  }
+  if (comm == nullptr) {
+    own_comm = make_self_communicator(backend->device());
+    comm = own_comm.get();
+  }
+}
+
+GraphNetwork& ModelState::get_network(int64_t rows) {
+  if (!network) {
+    bind();
+    network = std::make_unique<GraphNetwork>(shared->graph, *backend,
+                                             NetworkOptions{.nominal_rows = rows, .objective = objective});
+  }
+  return *network;
+}
+
+Trainer& ModelState::get_trainer(int64_t rows) {
+  GraphNetwork& net = get_network(rows);
+  // A trainer keeps the weights in its buckets. If another model of the same weights has trained since, they
+  // have moved, and so must we.
+  if (shared->trained_by != this) trainer.reset();
+  if (!trainer) {
+    trainer =
+        std::make_unique<Trainer>(*comm, *backend, net, TrainerOptions{options.optimizer, options.buckets});
+    shared->trained_by = this;
+  }
+  return *trainer;
+}
+
+int64_t ModelState::nominal_rows(int64_t batch_size) {
+  bind();
+  require(batch_size > 0, "batch_size must be at least 1, got {}", batch_size);
+  return (batch_size + comm->size() - 1) / comm->size();
+}
+
+namespace {
+
+void check_inputs(const ModelState& state, const Source& data) {
+  const Graph& graph = state.shared->graph;
+  if (graph.inputs().size() != 1 || graph.outputs().size() != 1) {
+    raise<Unavailable>(
+        "model \"{}\" has {} inputs and {} outputs; fit, evaluate and predict take models with one of each",
+        state.name, graph.inputs().size(), graph.outputs().size());
+  }
+  const Shape& wanted = graph.inputs().front().shape();
+  require(data.input_shape() == wanted, "model \"{}\" takes samples of shape {}, {} has {}", state.name,
+          wanted.text(), data.name(), data.input_shape().text());
+}
+
+void check_data(const ModelState& state, const Source& data) {
+  require(state.objective.has_value(), "model \"{}\" is not compiled: call compile before fit or evaluate",
+          state.name);
+  check_inputs(state, data);
+  check_labels(*state.objective, state.shared->graph.outputs().front().shape(), data.label_shape(),
+               data.label_dtype(), data.name());
+}
+
+std::shared_ptr<const Source> borrow(const Source& source) {
+  return {std::shared_ptr<const void>(), &source};
+}
+
+std::vector<SymbolicTensor> chain(std::span<const LayerHandle> layers) {
+  require(!layers.empty() && layers.front().layer()->class_name() == "InputLayer",
+          "a Sequential must begin with layers::Input");
+  const auto& input = static_cast<const InputLayer&>(*layers.front().layer());
+  SymbolicTensor first(std::make_shared<const Node>(Node{layers.front().layer(), {}, input.shape()}));
+  SymbolicTensor last = first;
+  for (size_t i = 1; i < layers.size(); ++i) {
+    try {
+      last = layers[i](last);
+    } catch (const InvalidArgument& error) {
+      raise<InvalidArgument>("layer {} of the Sequential: {}", i, error.what());
+    }
+  }
+  return {first, last};
+}
+
+}  // namespace
+
+Model::Model(std::vector<SymbolicTensor> inputs, std::vector<SymbolicTensor> outputs,
+             const ModelOptions& options)
+    : state_(std::make_shared<ModelState>()) {
+  state_->name = options.name;
+  state_->shared = std::make_shared<SharedGraph>(Graph(std::move(inputs), std::move(outputs), options.seed));
+}
+
+Sequential::Sequential(std::initializer_list<LayerHandle> layers, const ModelOptions& options)
+    : Sequential(std::span<const LayerHandle>(layers.begin(), layers.size()), options) {}
+
+Sequential::Sequential(std::span<const LayerHandle> layers, const ModelOptions& options)
+    : Sequential(chain(layers), options) {}
+
+Sequential::Sequential(const std::vector<SymbolicTensor>& ends, const ModelOptions& options)
+    : Model({ends.front()}, {ends.back()}, options) {
+  state().sequential = true;
+}
+
+const std::string& Model::name() const {
+  return state_->name;
+}
+const Graph& Model::graph() const {
+  return state_->shared->graph;
+}
+Shape Model::input_shape() const {
+  return graph().inputs().front().shape();
+}
+Shape Model::output_shape() const {
+  return graph().outputs().front().shape();
+}
+
+void Model::compile(const CompileOptions& options) {
+  if (graph().outputs().size() != 1) {
+    raise<Unavailable>("model \"{}\" has {} outputs; models with one output can be compiled", name(),
+                       graph().outputs().size());
+  }
+  Objective objective = make_objective(options.loss, options.metrics, output_shape());
+  state_->trainer.reset();
+  state_->network.reset();
+  state_->options = options;
+  state_->objective = std::move(objective);
+}
+
+History Model::fit(const Source& data, const ModelFitOptions& options) {
+  check_data(*state_, data);
+  require(options.validation_split >= 0.0 && options.validation_split < 1.0,
+          "validation_split must be in [0, 1), got {}", options.validation_split);
+  std::shared_ptr<const Source> train = borrow(data);
+  std::shared_ptr<const Source> validation;
+  if (options.validation_data != nullptr) {
+    check_data(*state_, *options.validation_data);
+    validation = borrow(*options.validation_data);
+  } else if (options.validation_split > 0.0) {
+    TrainValidation parts = split_validation(train, options.validation_split);
+    train = std::move(parts.train);
+    validation = std::move(parts.validation);
+  }
+  Trainer& trainer = state_->get_trainer(state_->nominal_rows(options.batch_size));
+  return trainer.fit(*train, {.batch_size = options.batch_size,
+                              .epochs = options.epochs,
+                              .initial_epoch = options.initial_epoch,
+                              .steps_per_epoch = options.steps_per_epoch,
+                              .shuffle = options.shuffle,
+                              .seed = options.seed,
+                              .validation = validation.get(),
+                              .validation_batch_size = options.validation_batch_size,
+                              .loader_threads = options.loader_threads,
+                              .callbacks = options.callbacks});
+}
+
+Logs Model::evaluate(const Source& data, int64_t batch_size) {
+  check_data(*state_, data);
+  const int64_t rows = state_->nominal_rows(batch_size);
+  // Alone there is nobody to share with, and the weights can stay where another model trains them.
+  if (state_->comm->size() == 1) return evaluate_locally(state_->get_network(rows), data, batch_size);
+  return state_->get_trainer(rows).evaluate(data, batch_size);
+}
+
+std::vector<float> Model::predict(const Source& data, int64_t batch_size) {
+  check_inputs(*state_, data);
+  const int64_t rows = state_->nominal_rows(batch_size);
+  if (state_->comm->size() == 1) return predict_locally(state_->get_network(rows), data, batch_size);
+  return state_->get_trainer(rows).predict(data, batch_size);
+}
+
+std::vector<std::vector<float>> Model::get_weights() const {
+  std::vector<std::vector<float>> values;
+  for (const Weight* weight : graph().weights()) {
+    if (weight->on_device()) {
+      const auto stream = state_->backend->device().make_stream();
+      values.push_back(read_canonical(weight->parameter.value, *state_->backend, *stream));
+    } else {
+      values.push_back(weight->host);
+    }
+  }
+  return values;
+}
+
+void Model::set_weights(const std::vector<std::vector<float>>& values) {
+  const auto& weights = graph().weights();
+  require(values.size() == weights.size(), "model \"{}\" has {} weights, {} were given", name(),
+          weights.size(), values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Parameter& parameter = weights[i]->parameter;
+    require(static_cast<int64_t>(values[i].size()) == parameter.desc.elements(),
+            "weight {} ({}) has shape {}, that is {} values; {} were given", i, parameter.name,
+            parameter.desc.shape.text(), parameter.desc.elements(), values[i].size());
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (weights[i]->on_device()) {
+      const auto stream = state_->backend->device().make_stream();
+      write_canonical(values[i], weights[i]->parameter.value, *state_->backend, *stream);
+    } else {
+      weights[i]->host = values[i];
+    }
+  }
+}
+
+int64_t Model::count_params() const {
+  return graph().count_params();
+}
+
+std::string Model::summary() const {
+  return summarize(graph(), name(), state_->sequential);
+}
+
+GraphNetwork& Model::network(int64_t rows) {
+  return state_->get_network(rows);
+}
+
+Optimizer& Model::optimizer() {
+  require(state_->trainer != nullptr && state_->shared->trained_by == state_.get(),
+          "model \"{}\" has no optimizer yet: call compile and fit first", name());
+  return state_->trainer->optimizer();
+}
+
+}  // namespace rondo

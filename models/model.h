@@ -24,10 +24,13 @@
 
 namespace rondo {
 
+class Communicator;
 class Graph;
 class GraphNetwork;
+class KernelBackend;
 class Source;
 class World;
+struct ModelState;
 
 struct ModelOptions {
   std::string name = "model";
@@ -93,11 +96,13 @@ class Model {
   // The optimizer of the last fit; throws InvalidArgument before the first.
   Optimizer& optimizer();
 
+ protected:
+  ModelState& state() { return *state_; }
+
  private:
-  struct State;
-  explicit Model(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  explicit Model(std::shared_ptr<ModelState> state) : state_(std::move(state)) {}
   friend struct ModelAccess;
-  std::shared_ptr<State> state_;
+  std::shared_ptr<ModelState> state_;
 };
 
 // A chain of layers; the first one is Input.
@@ -106,6 +111,9 @@ class Sequential : public Model {
   Sequential(std::initializer_list<LayerHandle> layers, const ModelOptions& options = {.name = "sequential"});
   explicit Sequential(std::span<const LayerHandle> layers,
                       const ModelOptions& options = {.name = "sequential"});
+
+ private:
+  Sequential(const std::vector<SymbolicTensor>& ends, const ModelOptions& options);
 };
 
 struct MultiGpuOptions {
@@ -119,5 +127,8 @@ struct MultiGpuOptions {
 // its share of every batch, and shares its weights with `model`: after parallel.fit the template has them, on
 // every rank. The world must outlive both.
 Model multi_gpu_model(const Model& model, World& world, const MultiGpuOptions& options = {});
+// The same for programs that have a communicator and a backend but no World.
+Model multi_gpu_model(const Model& model, Communicator& comm, KernelBackend& backend,
+                      const MultiGpuOptions& options = {});
 
 }  // namespace rondo
