@@ -15,6 +15,7 @@
 #include "runtime/device/cpu/cpu_device.h"
 #include "tests/comm/conformance.h"
 #include "tests/comm/mpi_main.h"
+#include "tests/support/count_allocations.h"
 
 namespace rondo {
 namespace {
@@ -65,6 +66,30 @@ TEST(HostCommunicator, ManyShortChunks) {
   comm->all_reduce(span, span, ReduceOp::kSum).wait();
   const double ranks = comm->size() * (comm->size() + 1) / 2.0;
   for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], static_cast<double>(i) * ranks);
+}
+
+TEST(HostCommunicator, AllocatesNothingAfterWarmUp) {
+  const auto device = make_cpu_device(1);
+  const auto comm = make_communicator(*device, Progress::kThread);
+  std::vector<float> small(100, 1.0f);
+  std::vector<float> large(200000, 1.0f);
+  std::vector<float> gathered(small.size() * static_cast<size_t>(comm->size()));
+  const std::vector<int64_t> counts(static_cast<size_t>(comm->size()), 100);
+  const Span small_span = span_of(std::span(small));
+  const Span large_span = span_of(std::span(large));
+  const auto step = [&] {
+    Work a = comm->all_reduce(large_span, large_span, ReduceOp::kMax, {.label = "a label"});
+    Work b = comm->all_reduce(small_span, small_span, ReduceOp::kMax);
+    b.wait();
+    a.wait();
+    comm->broadcast(large_span, 0).wait();
+    comm->all_gather_v(small_span, span_of(std::span(gathered)), counts).wait();
+    comm->barrier().wait();
+  };
+  for (int i = 0; i < 3; ++i) step();
+  const int64_t before = test::allocations_of_all_threads();
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_EQ(test::allocations_of_all_threads() - before, 0);
 }
 
 TEST(HostCommunicator, RejectsBadOptions) {
