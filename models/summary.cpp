@@ -17,8 +17,8 @@ struct Table {
   std::string row(const std::vector<std::string>& fields) const {
     std::string line;
     for (size_t i = 0; i < fields.size(); ++i) {
-      if (i > 0) line += ' ';
-      line = (line + fields[i]).substr(0, ends[i] - 1);
+      if (i > 0) line.back() = ' ';
+      line += fields[i];
       line.resize(ends[i], ' ');
     }
     return line + '\n';
