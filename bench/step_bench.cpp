@@ -33,15 +33,17 @@ cxxopts::Options make_parser() {
   cxxopts::Options parser("step_bench", "Time of one training step on one rank, by phase.");
   parser.add_options()  //
       ("model", "a model of the zoo: mlp, cnn, lenet5",
-       cxxopts::value<std::string>()->default_value("cnn"))                                         //
-      ("batch", "images of a step", cxxopts::value<int64_t>()->default_value("64"))                 //
-      ("threads", "of the kernels", cxxopts::value<int>()->default_value("1"))                      //
-      ("optimizer", "sgd, rmsprop, adam", cxxopts::value<std::string>()->default_value("adam"))     //
-      ("seconds", "measured time", cxxopts::value<double>()->default_value("5"))                    //
-      ("warmup", "seconds before it", cxxopts::value<double>()->default_value("1"))                 //
-      ("json", "write the rows to FILE", cxxopts::value<std::string>()->default_value(""), "FILE")  //
-      ("describe", "print the plan, with implementations and layouts, and exit")                    //
-      ("profile", "time each step of the plan as well")                                             //
+       cxxopts::value<std::string>()->default_value("cnn"))                                      //
+      ("batch", "images of a step", cxxopts::value<int64_t>()->default_value("64"))              //
+      ("threads", "of the kernels", cxxopts::value<int>()->default_value("1"))                   //
+      ("optimizer", "sgd, rmsprop, adam", cxxopts::value<std::string>()->default_value("adam"))  //
+      ("seconds", "measured time", cxxopts::value<double>()->default_value("5"))                 //
+      ("warmup", "seconds before it", cxxopts::value<double>()->default_value("1"))              //
+      ("clock", "wall, or cpu: CPU time of one thread, for a busy machine",
+       cxxopts::value<std::string>()->default_value("wall"))(
+          "json", "write the rows to FILE", cxxopts::value<std::string>()->default_value(""), "FILE")  //
+      ("describe", "print the plan, with implementations and layouts, and exit")                       //
+      ("profile", "time each step of the plan as well")                                                //
       ("h,help", "print this and exit");
   return parser;
 }
@@ -52,6 +54,9 @@ Options read_options(const cxxopts::ParseResult& given) {
                   .batch = given["batch"].as<int64_t>(),
                   .threads = given["threads"].as<int>(),
                   .optimizer = given["optimizer"].as<std::string>()};
+  const std::string clock = given["clock"].as<std::string>();
+  require(clock == "wall" || clock == "cpu", "--clock is wall or cpu, got \"{}\"", clock);
+  options.step.clock = clock == "cpu" ? ClockKind::kCpu : ClockKind::kWall;
   options.seconds = given["seconds"].as<double>();
   options.warmup = given["warmup"].as<double>();
   options.json = given["json"].as<std::string>();

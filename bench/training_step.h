@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -29,12 +28,17 @@ namespace bench {
 enum Phase { kForward, kLoss, kBackward, kUpdate, kStep, kPhases };
 constexpr std::array<std::string_view, kPhases> kPhaseNames{"forward", "loss", "backward", "update", "step"};
 
+// Wall time, or the CPU time of all threads of the process. On a machine that others use as well the latter
+// leaves out what they took away, except for what they did to the caches; it is for one thread.
+enum class ClockKind { kWall, kCpu };
+
 struct StepOptions {
   std::string model = "cnn";
   int64_t batch = 64;
   int threads = 1;
   std::string optimizer = "adam";
   uint64_t seed = 1234;
+  ClockKind clock = ClockKind::kWall;
 };
 
 // Seconds that one step of the plan took, for each training step since profiling began.
@@ -64,7 +68,7 @@ class TrainingStep {
   const std::deque<StepProfile>& profiles() const { return profiles_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
+  double now() const;  // seconds
   void make_batch();
   void mark_loss();
   void watch(PlanStep& step, Phase phase, size_t expected_steps);
@@ -83,7 +87,7 @@ class TrainingStep {
   Batch batch_;
   StepState state_;
   std::vector<double> sums_;
-  Clock::time_point loss_began_;
+  double loss_began_ = 0.0;
   std::deque<StepProfile> profiles_;
 };
 

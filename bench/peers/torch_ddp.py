@@ -98,6 +98,8 @@ def main():
     parser.add_argument("--no-bind", action="store_true", help="leave ranks unbound")
     args = parser.parse_args()
     peer.check_arguments(parser, args)
+    if args.clock != "wall":
+        parser.error("ranks wait for each other: --clock wall")
     if args.ranks <= 0:
         parser.error(f"--ranks must be positive, got {args.ranks}")
     if args.scaling == "strong" and args.batch < args.ranks:

@@ -32,11 +32,12 @@ def main():
     while time.perf_counter() < until:
         peer.timed_step(network, optimizer, images, labels)
 
+    clock = peer.CLOCKS[args.clock]
     readings = []
     faults = peer.page_faults()
     until = time.perf_counter() + args.seconds
     while time.perf_counter() < until or len(readings) < 5:
-        readings.append(peer.timed_step(network, optimizer, images, labels))
+        readings.append(peer.timed_step(network, optimizer, images, labels, clock))
     faults = peer.page_faults() - faults
     summary = peer.summarize(peer.durations(readings))
     peer.report(args, summary, args.batch, len(readings), faults)
