@@ -75,6 +75,12 @@ void FitRun::train() {
     epoch();
     if (stopping_) break;
   }
+  merge_statistics();
+}
+
+void FitRun::merge_statistics() {
+  const Timed busy(busy_seconds_);
+  const Timed timed(state_.collective_seconds);
   state_.statistics->merge();
 }
 
@@ -110,11 +116,8 @@ EpochReport FitRun::finish_epoch(double seconds) {
   const Stopwatch watch;
   std::vector<double> values(names_.size(), std::numeric_limits<double>::quiet_NaN());
   if (std::isfinite(epoch_means_[0])) {
+    merge_statistics();
     const Timed timed(busy_seconds_);
-    {
-      const Timed merging(state_.collective_seconds);
-      state_.statistics->merge();
-    }
     values = validation_->run();
   }
   for (size_t i = 0; i < names_.size(); ++i) report.logs.emplace_back("val_" + names_[i], values[i]);
@@ -123,6 +126,7 @@ EpochReport FitRun::finish_epoch(double seconds) {
 }
 
 bool FitRun::agree_to_stop() {
+  const Timed busy(busy_seconds_);
   const Timed timed(state_.collective_seconds);
   int32_t votes = callbacks_.wants_stop() ? 1 : 0;
   const Span span = span_of(std::span(&votes, 1));

@@ -31,6 +31,7 @@ class FitRun {
   void finish_step(const Share& share);
 
   EpochReport finish_epoch(double seconds);
+  void merge_statistics();
   bool agree_to_stop();
   void record(const EpochReport& report);
   EndReport finish();
@@ -66,7 +67,7 @@ class FitRun {
   Stopwatch run_watch_;
   int64_t steps_done_ = 0;
   int64_t samples_ = 0;
-  double busy_seconds_ = 0.0;  // in steps and validation
+  double busy_seconds_ = 0.0;  // in steps, validation and agreement
   double collectives_before_ = 0.0;
   History history_;
 };

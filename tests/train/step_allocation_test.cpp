@@ -6,6 +6,7 @@
 
 #include "runtime/train/callbacks/early_stopping.h"
 #include "runtime/train/callbacks/json_lines_logger.h"
+#include "runtime/train/callbacks/progress.h"
 #include "runtime/train/callbacks/terminate_on_nan.h"
 #include "tests/support/count_allocations.h"
 #include "tests/train/training_world.h"
@@ -54,8 +55,11 @@ TEST(StepAllocation, NothingFromTheThirdStepOnInAnyThreadOfOneRank) {
     TerminateOnNaN nan;
     EarlyStopping early({.monitor = "loss", .patience = 9});
     JsonLinesLogger json(path);
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> screen(std::tmpfile(), &std::fclose);
+    Progress progress({.mode = ProgressMode::kBar, .out = screen.get()});
     AllocationCounter counter(&test::allocations_of_all_threads);
-    world.trainer.fit(*data, {.batch_size = 9, .epochs = 3, .callbacks = {&nan, &early, &json, &counter}});
+    world.trainer.fit(
+        *data, {.batch_size = 9, .epochs = 3, .callbacks = {&nan, &early, &json, &progress, &counter}});
     EXPECT_EQ(counter.steps, 3 * 21);
     EXPECT_EQ(counter.allocated, 0);
   });

@@ -1,11 +1,12 @@
 #include "runtime/train/callbacks/progress.h"
 
-#include <fmt/core.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <utility>
 
 #include "runtime/base/error.h"
 
@@ -17,26 +18,34 @@ constexpr double kRedrawSeconds = 0.1;
 constexpr double kShortestGap = 1.0;  // between lines
 constexpr double kLongestGap = 10.0;
 
+using Text = fmt::memory_buffer;
+
+template <class... Args>
+void append(Text& text, fmt::format_string<Args...> format, Args&&... args) {
+  fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
+}
+
 // "4.2 s", "3:07", "1:02:33".
-std::string duration(double seconds) {
-  if (!std::isfinite(seconds)) return "?";
-  if (seconds < 9.95) return fmt::format("{:.1f} s", seconds);
+void append_duration(Text& text, double seconds) {
+  if (!std::isfinite(seconds)) return append(text, "?");
+  if (seconds < 9.95) return append(text, "{:.1f} s", seconds);
   const auto whole = static_cast<int64_t>(std::llround(seconds));
-  if (whole < 60) return fmt::format("{} s", whole);
-  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
-  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  if (whole < 60) return append(text, "{} s", whole);
+  if (whole < 3600) return append(text, "{}:{:02}", whole / 60, whole % 60);
+  append(text, "{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
-std::string samples_per_second(int64_t samples, double seconds) {
-  if (seconds <= 0.0) return {};
+void append_rate(Text& text, int64_t samples, double seconds) {
+  if (seconds <= 0.0) return;
   const double rate = static_cast<double>(samples) / seconds;
-  return rate < 100.0 ? fmt::format("  {:.1f} samples/s", rate) : fmt::format("  {:.0f} samples/s", rate);
+  append(text, "  {:.{}f} samples/s", rate, rate < 100.0 ? 1 : 0);
 }
 
-std::string value(const std::string& name, double number) {
+void append_value(Text& text, const std::string& name, double number) {
   const double size = std::abs(number);
   const bool plain = !std::isfinite(number) || number == 0.0 || (size >= 1e-3 && size < 1e5);
-  return plain ? fmt::format("  {} {:.4f}", name, number) : fmt::format("  {} {:.3e}", name, number);
+  if (plain) return append(text, "  {} {:.4f}", name, number);
+  append(text, "  {} {:.3e}", name, number);
 }
 
 }  // namespace
@@ -77,42 +86,57 @@ Decision Progress::on_step_end(const StepReport& report) {
   if (options_.mode == ProgressMode::kNone || !due(report)) return Decision::kContinue;
   shown_at_ = report.epoch_seconds;
   shown_tenth_ = (report.step + 1) * 10 / run_.steps_per_epoch;
+  text_.clear();
   if (options_.mode == ProgressMode::kBar) {
     draw_bar(report);
   } else {
-    put(fmt::format("epoch {}/{}  step {}/{}{}\n", report.epoch + 1, run_.epochs, report.step + 1,
-                    run_.steps_per_epoch, status(report)));
+    draw_line(report);
   }
+  put();
   return Decision::kContinue;
 }
 
-std::string Progress::status(const StepReport& report) const {
-  std::string text = value("loss", report.epoch_loss);
+void Progress::draw_line(const StepReport& report) {
+  append(text_, "epoch {}/{}  step {}/{}", report.epoch + 1, run_.epochs, report.step + 1,
+         run_.steps_per_epoch);
+  part_.clear();
+  append_status(report);
+  text_.append(part_);
+  append(text_, "\n");
+}
+
+void Progress::append_status(const StepReport& report) {
+  append_value(part_, "loss", report.epoch_loss);
   for (size_t i = 0; i < report.epoch_metrics.size() && i < run_.metric_names.size(); ++i) {
-    text += value(run_.metric_names[i], report.epoch_metrics[i]);
+    append_value(part_, run_.metric_names[i], report.epoch_metrics[i]);
   }
-  text += samples_per_second(report.epoch_samples, report.epoch_seconds);
+  append_rate(part_, report.epoch_samples, report.epoch_seconds);
   const auto done = static_cast<double>(report.step + 1);
   const auto left = static_cast<double>(run_.steps_per_epoch - report.step - 1);
-  return text + "  ETA " + duration(report.epoch_seconds / done * left);
+  append(part_, "  ETA ");
+  append_duration(part_, report.epoch_seconds / done * left);
 }
 
 // The bar takes the columns that the numbers leave, up to 30, and goes when they leave too few.
 void Progress::draw_bar(const StepReport& report) {
   constexpr int kWidest = 30;
   constexpr int kNarrowest = 5;
-  const std::string steps = std::to_string(run_.steps_per_epoch);
-  const std::string head = fmt::format("epoch {}/{} ", report.epoch + 1, run_.epochs);
-  const std::string tail = fmt::format(" {:>{}}/{}{}", report.step + 1, steps.size(), steps, status(report));
-  const int room = columns() - 1;  // a full line would wrap on some terminals
-  const int bar = std::min(kWidest, room - static_cast<int>(head.size() + tail.size()) - 2);
-  std::string line = head;
+  append(text_, "\repoch {}/{} ", report.epoch + 1, run_.epochs);
+  part_.clear();
+  append(part_, " {:>{}}/{}", report.step + 1, fmt::formatted_size("{}", run_.steps_per_epoch),
+         run_.steps_per_epoch);
+  append_status(report);
+
+  const int room = columns() - 1;                       // a full line would wrap on some terminals
+  const int head = static_cast<int>(text_.size()) - 1;  // without the carriage return
+  const int bar = std::min(kWidest, room - head - static_cast<int>(part_.size()) - 2);
   if (bar >= kNarrowest) {
-    const auto filled = static_cast<size_t>(bar * (report.step + 1) / run_.steps_per_epoch);
-    line += "[" + std::string(filled, '=') + std::string(static_cast<size_t>(bar) - filled, '.') + "]";
+    const auto filled = static_cast<int>(bar * (report.step + 1) / run_.steps_per_epoch);
+    append(text_, "[{:=<{}}{:.<{}}]", "", filled, "", bar - filled);
   }
-  line = (line + tail).substr(0, static_cast<size_t>(std::max(room, 1)));
-  put("\r" + line + "\x1b[K");  // erases what a longer line left behind
+  text_.append(part_);
+  text_.resize(std::min(text_.size(), static_cast<size_t>(std::max(room, 1)) + 1));
+  append(text_, "\x1b[K");  // erases what a longer line left behind
   drawn_ = true;
 }
 
@@ -125,23 +149,30 @@ int Progress::columns() const {
 
 Decision Progress::on_epoch_end(const EpochReport& report) {
   if (options_.mode == ProgressMode::kNone) return Decision::kContinue;
-  std::string line = fmt::format("epoch {}/{}", report.epoch + 1, run_.epochs);
-  for (const auto& [name, number] : report.logs) line += value(name, number);
-  line += samples_per_second(report.samples, report.seconds) + "  " + duration(report.seconds);
-  put((drawn_ ? "\r\x1b[K" : "") + line + "\n");  // takes the bar's place
+  text_.clear();
+  if (drawn_) append(text_, "\r\x1b[K");  // the line takes the bar's place
   drawn_ = false;
+  append(text_, "epoch {}/{}", report.epoch + 1, run_.epochs);
+  for (const auto& [name, number] : report.logs) append_value(text_, name, number);
+  append_rate(text_, report.samples, report.seconds);
+  append(text_, "  ");
+  append_duration(text_, report.seconds);
+  append(text_, "\n");
+  put();
   return Decision::kContinue;
 }
 
 void Progress::on_train_end(const EndReport& report) {
   if (options_.mode == ProgressMode::kNone || report.stopped_by.empty()) return;
-  put(fmt::format("stopped by {}{}{}\n", report.stopped_by, report.stop_reason.empty() ? "" : ": ",
-                  report.stop_reason));
+  text_.clear();
+  append(text_, "stopped by {}{}{}\n", report.stopped_by, report.stop_reason.empty() ? "" : ": ",
+         report.stop_reason);
+  put();
 }
 
 // A terminal that went away is no reason to end a training run.
-void Progress::put(const std::string& line) {
-  std::fwrite(line.data(), 1, line.size(), options_.out);
+void Progress::put() {
+  std::fwrite(text_.data(), 1, text_.size(), options_.out);
   std::fflush(options_.out);
 }
 

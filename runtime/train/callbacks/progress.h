@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -40,16 +42,20 @@ class Progress : public Callback {
 
  private:
   bool due(const StepReport& report) const;
-  std::string status(const StepReport& report) const;
+  void draw_line(const StepReport& report);
   void draw_bar(const StepReport& report);
+  void append_status(const StepReport& report);
   int columns() const;
-  void put(const std::string& line);
+  void put();
 
   ProgressOptions options_;
   RunReport run_;
   double shown_at_ = 0.0;    // seconds of the epoch
   int64_t shown_tenth_ = 0;  // of the epoch
   bool drawn_ = false;       // a bar stands on the current line
+  // What is being written, and a part of it: kept, so that steps allocate nothing.
+  fmt::memory_buffer text_;
+  fmt::memory_buffer part_;
 };
 
 }  // namespace rondo
