@@ -12,6 +12,7 @@
 #include "models/model.h"
 #include "models/program/data.h"
 #include "models/program/options.h"
+#include "models/program/terminal.h"
 #include "models/zoo/zoo.h"
 #include "runtime/base/error.h"
 #include "runtime/comm/mpi/launcher.h"
@@ -39,7 +40,9 @@ class Callbacks {
     if (!writes) return;
     if (!options.log_jsonl.empty()) add<JsonLinesLogger>(options.log_jsonl);
     if (!options.log_csv.empty()) add<CsvLogger>(CsvLoggerOptions{.path = options.log_csv});
-    add<Progress>(ProgressOptions{.mode = options.progress});
+    ProgressMode mode = options.progress;
+    if (mode == ProgressMode::kAuto && !output_is_watched(launched_by())) mode = ProgressMode::kLines;
+    add<Progress>(ProgressOptions{.mode = mode});
   }
 
   std::vector<Callback*> pointers() const {

@@ -15,7 +15,7 @@ struct NamedMetric {
 // What a network is trained on and measured by.
 struct Objective {
   Loss loss = Loss::kSparseCategoricalCrossentropy;
-  std::vector<NamedMetric> metrics;
+  std::vector<NamedMetric> metrics = {};
 };
 
 }  // namespace rondo

@@ -25,7 +25,7 @@ std::string joined(const std::vector<std::string>& names) {
 // All values are taken as text, so that a message can name the option and say what it takes.
 cxxopts::Options make_parser() {
   const auto text = [](const char* preset) { return cxxopts::value<std::string>()->default_value(preset); };
-  const auto optional = [] { return cxxopts::value<std::string>()->default_value(""); };
+  const auto optional = [] { return cxxopts::value<std::string>(); };  // absent: empty
   cxxopts::Options parser(
       "train",
       "Trains a model on this host's cores, on one rank or on all that a launcher starts:\n"
@@ -77,7 +77,11 @@ class Values {
   explicit Values(const cxxopts::ParseResult& result) : result_(result) {}
 
   bool flag(const char* name) const { return result_.count(name) > 0; }
-  std::string text(const char* name) const { return result_[name].as<std::string>(); }
+  // An option without a default has the empty text when it is absent.
+  std::string text(const std::string& name) const {
+    const cxxopts::OptionValue& value = result_[name];
+    return value.count() > 0 || value.has_default() ? value.as<std::string>() : std::string();
+  }
 
   int64_t integer(const char* name, int64_t least, int64_t most = std::numeric_limits<int64_t>::max()) const {
     const std::string given = text(name);
@@ -134,12 +138,12 @@ OptimizerConfig read_optimizer(const Values& values) {
   return config;
 }
 
-std::vector<Fact> facts_of(const cxxopts::ParseResult& result, const cxxopts::Options& parser) {
+std::vector<Fact> facts_of(const Values& values, const cxxopts::Options& parser) {
   std::vector<Fact> facts;
   for (const std::string& group : parser.groups()) {
     for (const auto& option : parser.group_help(group).options) {
       const std::string name = option.l.empty() ? std::string() : option.l.front();
-      if (!name.empty() && option.has_default) facts.push_back({"--" + name, result[name].as<std::string>()});
+      if (!name.empty() && !option.is_boolean) facts.push_back({"--" + name, values.text(name)});
     }
   }
   return facts;
@@ -199,8 +203,9 @@ ProgramOptions parse_options(int argc, const char* const* argv) {
       raise<InvalidArgument>("unexpected word \"{}\"; options begin with --, and `train --help` lists them",
                              result.unmatched().front());
     }
-    ProgramOptions options = read(Values(result));
-    options.facts = facts_of(result, parser);
+    const Values values(result);
+    ProgramOptions options = read(values);
+    options.facts = facts_of(values, parser);
     return options;
   } catch (const cxxopts::exceptions::exception& error) {
     raise<InvalidArgument>("{}; `train --help` lists the options", error.what());
