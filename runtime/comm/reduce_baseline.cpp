@@ -1,0 +1,2 @@
+#define RONDO_REDUCE_VARIANT reduce_baseline
+#include "runtime/comm/reduce_kernels.inl"
