@@ -100,12 +100,10 @@ std::string summarize(const Graph& graph, const std::string& name, bool sequenti
   if (connected) titles.emplace_back("Connected to");
   std::string out = fmt::format("Model: \"{}\"\n", name);
   out += table.rule('_') + table.row(titles) + table.rule('=');
-  bool first = true;
   for (const auto& layer : graph.layers()) {
     if (sequential && layer->class_name() == "InputLayer") continue;
-    if (!first) out += table.row(std::vector<std::string>(titles.size()));
-    first = false;
     out += layer_rows(table, graph, *layer, connected);
+    out += table.row(std::vector<std::string>(titles.size()));
   }
   const int64_t total = graph.count_params();
   const int64_t trainable = graph.count_params(true);
