@@ -52,10 +52,22 @@ ConstSpan span_of(std::span<const T> values) {
   return {values.data(), static_cast<int64_t>(values.size()), dtype_of<T>};
 }
 
+// One member of a grouped call: an input and where its result goes.
+struct SpanPair {
+  ConstSpan in;
+  Span out;
+};
+
 struct CollectiveOptions {
   const Event* after = nullptr;           // the collective starts when this has happened; null: at once
   std::string_view label = {};            // appears in error messages; must outlive the call only
   std::chrono::milliseconds deadline{0};  // 0: the communicator's default
+  // Of reductions: factors of every input and of the result (after the division of an average), equal on all
+  // ranks. Floating types are scaled in the accumulation type, before anything is rounded. Integers are
+  // scaled in float64 and cut to whole numbers, each input and the result; values out of range become the
+  // nearest end of it.
+  double prescale = 1.0;
+  double postscale = 1.0;
 };
 
 // Where the ranks of a communicator run.
@@ -130,14 +142,42 @@ class Communicator {
 
   // out[i] = op over ranks of in[i]. The order of the sum is fixed by size and count: bitwise equal on all
   // ranks and from run to run. Average is for floating types: the sum divided by size(), in the accumulation
-  // type.
+  // type. 16-bit floats are accumulated in float32 and rounded once, at the end.
   virtual Work all_reduce(ConstSpan in, Span out, ReduceOp op, const CollectiveOptions& options = {}) = 0;
+  // The same for each pair, as one call and one message where that is faster. All pairs have one dtype; no
+  // output overlaps another pair's spans. `pairs` itself is needed during the call only.
+  virtual Work all_reduce_group(std::span<const SpanPair> pairs, ReduceOp op,
+                                const CollectiveOptions& options = {}) = 0;
+  // The elements are cut into one block for each rank, of counts[r] elements; counts is the same on all
+  // ranks. out = this rank's block of the reduction of `in`. In place: out is this rank's block of `in`,
+  // whose other blocks stay as they are.
+  virtual Work reduce_scatter(ConstSpan in, Span out, std::span<const int64_t> counts, ReduceOp op,
+                              const CollectiveOptions& options = {}) = 0;
   // buffer of `root` (a rank of this communicator) to all.
   virtual Work broadcast(Span buffer, int root, const CollectiveOptions& options = {}) = 0;
   // out = the ranks' inputs in rank order; counts may differ: counts[r] is rank r's, the same array on all
   // ranks.
   virtual Work all_gather_v(ConstSpan in, Span out, std::span<const int64_t> counts,
                             const CollectiveOptions& options = {}) = 0;
+  // The same with equal counts: out holds size() times as many elements as `in`.
+  Work all_gather(ConstSpan in, Span out, const CollectiveOptions& options = {});
+  // `in` holds send_counts[r] elements for rank r, in rank order; out gets receive_counts[r] from rank r.
+  // What one rank sends to another must be what that one expects, else all ranks throw MismatchError.
+  virtual Work all_to_all_v(ConstSpan in, Span out, std::span<const int64_t> send_counts,
+                            std::span<const int64_t> receive_counts,
+                            const CollectiveOptions& options = {}) = 0;
+  // The same with equal counts: the number of elements is a multiple of size().
+  Work all_to_all(ConstSpan in, Span out, const CollectiveOptions& options = {});
+  // The root's out = the ranks' inputs in rank order, rank r's of counts[r] elements; counts is the same on
+  // all ranks. The other ranks' out is not looked at. In place on the root: `in` is its block of out.
+  virtual Work gather_v(ConstSpan in, Span out, std::span<const int64_t> counts, int root,
+                        const CollectiveOptions& options = {}) = 0;
+  Work gather(ConstSpan in, Span out, int root, const CollectiveOptions& options = {});
+  // Each rank's out = its block of the root's `in`; counts and in place as above, the other ranks' `in` is
+  // not looked at.
+  virtual Work scatter_v(ConstSpan in, Span out, std::span<const int64_t> counts, int root,
+                         const CollectiveOptions& options = {}) = 0;
+  Work scatter(ConstSpan in, Span out, int root, const CollectiveOptions& options = {});
   virtual Work barrier(const CollectiveOptions& options = {}) = 0;
 
   // Collective. The ranks that pass the same color form a communicator, ordered by key, then rank. A negative
@@ -151,6 +191,11 @@ class Communicator {
   // wait throws PeerError with this text. Never blocks for long, never throws. Afterwards this communicator
   // only throws.
   virtual void publish_failure(std::string_view reason) noexcept = 0;
+
+ private:
+  std::span<const int64_t> equal_counts(int64_t each);
+
+  std::vector<int64_t> equal_counts_;  // kept, so that the forms with equal counts allocate nothing
 };
 
 }  // namespace rondo

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <numeric>
 
 namespace rondo {
 namespace {
@@ -30,8 +32,18 @@ std::string_view kind_name(CollectiveKind kind) {
       return "all_reduce";
     case CollectiveKind::kBroadcast:
       return "broadcast";
+    case CollectiveKind::kAllReduceGroup:
+      return "all_reduce_group";
+    case CollectiveKind::kReduceScatter:
+      return "reduce_scatter";
     case CollectiveKind::kAllGatherV:
       return "all_gather_v";
+    case CollectiveKind::kAllToAllV:
+      return "all_to_all_v";
+    case CollectiveKind::kGatherV:
+      return "gather_v";
+    case CollectiveKind::kScatterV:
+      return "scatter_v";
     case CollectiveKind::kBarrier:
       return "barrier";
     case CollectiveKind::kSplit:
@@ -56,9 +68,47 @@ void Signature::set_label(std::string_view text) {
   std::memcpy(label, text.data(), label_length);
 }
 
+void Signature::set_counts(std::span<const int64_t> counts) {
+  counts_hash = hash_bytes(counts.data(), static_cast<int64_t>(counts.size_bytes()));
+  count = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+
+Signature make_signature(CollectiveKind kind, ConstSpan span, const CollectiveOptions& options) {
+  Signature call;
+  call.kind = kind;
+  call.count = span.count;
+  call.dtype = span.dtype;
+  call.set_label(options.label);
+  return call;
+}
+
+Signature make_reduction(CollectiveKind kind, ConstSpan span, ReduceOp op, const CollectiveOptions& options) {
+  Signature call = make_signature(kind, span, options);
+  call.op = op;
+  call.prescale = options.prescale;
+  call.postscale = options.postscale;
+  return call;
+}
+
+Signature make_group_signature(std::span<const SpanPair> pairs, ReduceOp op,
+                               const CollectiveOptions& options) {
+  ConstSpan all;
+  if (!pairs.empty()) all.dtype = pairs[0].in.dtype;
+  uint64_t hash = pairs.size();
+  for (const SpanPair& pair : pairs) {
+    all.count += pair.in.count;
+    const std::array<uint64_t, 2> link{hash, static_cast<uint64_t>(pair.in.count)};
+    hash = hash_bytes(link.data(), sizeof(link));
+  }
+  Signature call = make_reduction(CollectiveKind::kAllReduceGroup, all, op, options);
+  call.counts_hash = hash;
+  return call;
+}
+
 bool same_call(const Signature& a, const Signature& b) {
   return a.sequence == b.sequence && a.kind == b.kind && a.count == b.count && a.dtype == b.dtype &&
-         a.op == b.op && a.root == b.root && a.counts_hash == b.counts_hash && a.label_hash == b.label_hash;
+         a.op == b.op && a.root == b.root && a.counts_hash == b.counts_hash && a.label_hash == b.label_hash &&
+         a.prescale == b.prescale && a.postscale == b.postscale;
 }
 
 std::string call_name(const Signature& signature) {
@@ -70,14 +120,26 @@ std::string call_name(const Signature& signature) {
 std::string describe(const Signature& signature) {
   const std::string elements = fmt::format("{} {}", signature.count, dtype_name(signature.dtype));
   const std::string call = call_name(signature);
+  const std::string counts = fmt::format("counts {:08x}", signature.counts_hash & 0xffffffffu);
+  std::string reduction = fmt::format("{} of {}", op_name(signature.op), elements);
+  if (signature.prescale != 1.0) reduction += fmt::format(", prescale {}", signature.prescale);
+  if (signature.postscale != 1.0) reduction += fmt::format(", postscale {}", signature.postscale);
   switch (signature.kind) {
     case CollectiveKind::kAllReduce:
-      return fmt::format("{} ({} of {})", call, op_name(signature.op), elements);
+      return fmt::format("{} ({})", call, reduction);
+    case CollectiveKind::kAllReduceGroup:
+    case CollectiveKind::kReduceScatter:
+      return fmt::format("{} ({} in all, {})", call, reduction, counts);
     case CollectiveKind::kBroadcast:
       return fmt::format("{} ({} from rank {})", call, elements, signature.root);
     case CollectiveKind::kAllGatherV:
-      return fmt::format("{} ({} in all, counts {:08x})", call, elements,
-                         signature.counts_hash & 0xffffffffu);
+      return fmt::format("{} ({} in all, {})", call, elements, counts);
+    case CollectiveKind::kAllToAllV:
+      return fmt::format("{} ({})", call, dtype_name(signature.dtype));
+    case CollectiveKind::kGatherV:
+      return fmt::format("{} ({} in all to rank {}, {})", call, elements, signature.root, counts);
+    case CollectiveKind::kScatterV:
+      return fmt::format("{} ({} in all from rank {}, {})", call, elements, signature.root, counts);
     case CollectiveKind::kBarrier:
     case CollectiveKind::kSplit:
       break;
@@ -107,6 +169,15 @@ std::string Consensus::message(const Topology& topology) const {
       "same calls "
       "with the same arguments in the same order; nothing was transferred",
       rank_name(topology, base_rank), describe(base), rank_name(topology, other_rank), describe(other));
+}
+
+std::string split_mismatch(const Topology& topology, const Signature& call, const SplitMismatch& pair) {
+  return fmt::format(
+      "ranks differ in a collective: {}: {} sends {} elements to {}, which expects {}. What one rank sends "
+      "to "
+      "another must be what that one expects; nothing was transferred",
+      call_name(call), rank_name(topology, pair.from), pair.sent, rank_name(topology, pair.to),
+      pair.expected);
 }
 
 }  // namespace rondo

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -10,7 +11,18 @@
 
 namespace rondo {
 
-enum class CollectiveKind : uint8_t { kAllReduce, kBroadcast, kAllGatherV, kBarrier, kSplit };
+enum class CollectiveKind : uint8_t {
+  kAllReduce,
+  kAllReduceGroup,
+  kReduceScatter,
+  kBroadcast,
+  kAllGatherV,
+  kAllToAllV,
+  kGatherV,
+  kScatterV,
+  kBarrier,
+  kSplit
+};
 
 // The arguments of a collective that must be equal on all ranks. Plain bytes: it travels between processes of
 // one build (start-up agreement compares the builds).
@@ -18,9 +30,11 @@ struct Signature {
   static constexpr int kLabelBytes = 32;
 
   int64_t sequence = 0;      // position among the communicator's collectives
-  int64_t count = 0;         // elements; all_gather_v: of the whole output
-  uint64_t counts_hash = 0;  // all_gather_v: of the counts
+  int64_t count = 0;         // elements, of all blocks or pairs together; all_to_all_v: 0, ranks differ in it
+  uint64_t counts_hash = 0;  // of the blocks' or pairs' counts, where there are several
   uint64_t label_hash = 0;   // of the whole label
+  double prescale = 1.0;
+  double postscale = 1.0;
   int32_t root = 0;
   CollectiveKind kind = CollectiveKind::kBarrier;
   DType dtype = DType::kU8;
@@ -29,9 +43,16 @@ struct Signature {
   char label[kLabelBytes] = {};  // the label's beginning, for messages
 
   void set_label(std::string_view text);
+  void set_counts(std::span<const int64_t> counts);  // of blocks: their hash and sum
   std::string_view label_text() const { return {label, label_length}; }
   int64_t bytes() const { return count * dtype_size(dtype); }
 };
+
+// Without sequence number; `span` gives count and type.
+Signature make_signature(CollectiveKind kind, ConstSpan span, const CollectiveOptions& options);
+Signature make_reduction(CollectiveKind kind, ConstSpan span, ReduceOp op, const CollectiveOptions& options);
+Signature make_group_signature(std::span<const SpanPair> pairs, ReduceOp op,
+                               const CollectiveOptions& options);
 
 bool same_call(const Signature& a, const Signature& b);
 
@@ -59,5 +80,15 @@ struct Consensus {
   // The text of the MismatchError, the same on all ranks.
   std::string message(const Topology& topology) const;
 };
+
+// A pair of ranks in an all_to_all_v whose counts do not fit.
+struct SplitMismatch {
+  int from = 0;
+  int to = 0;
+  int64_t sent = 0;
+  int64_t expected = 0;
+};
+// The text of its MismatchError.
+std::string split_mismatch(const Topology& topology, const Signature& call, const SplitMismatch& pair);
 
 }  // namespace rondo

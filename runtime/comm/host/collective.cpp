@@ -44,6 +44,11 @@ void HostCollective::start_exchange() {
     case CollectiveKind::kSplit:
       for (const int64_t count : counts_) block_bytes_.push_back(count * element);
       break;
+    case CollectiveKind::kAllReduceGroup:
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kAllToAllV:
+    case CollectiveKind::kGatherV:
+    case CollectiveKind::kScatterV:
     case CollectiveKind::kBarrier:
       block_bytes_.assign(size, 0);
       break;

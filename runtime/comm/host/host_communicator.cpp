@@ -46,10 +46,28 @@ class HostCommunicator final : public Communicator {
   Buffer allocate(int64_t bytes) override { return engine_->device().allocate(bytes); }
 
   Work all_reduce(ConstSpan in, Span out, ReduceOp op, const CollectiveOptions& options) override {
-    check_all_reduce(in, out, op);
+    check_all_reduce(in, out, op, options);
+    if (options.prescale != 1.0 || options.postscale != 1.0) not_yet("scaled all_reduce");
     HostCall call = make_call(CollectiveKind::kAllReduce, in, out, options);
     call.signature.op = op;
     return start(call);
+  }
+  Work all_reduce_group(std::span<const SpanPair>, ReduceOp, const CollectiveOptions&) override {
+    not_yet("all_reduce_group");
+  }
+  Work reduce_scatter(ConstSpan, Span, std::span<const int64_t>, ReduceOp,
+                      const CollectiveOptions&) override {
+    not_yet("reduce_scatter");
+  }
+  Work all_to_all_v(ConstSpan, Span, std::span<const int64_t>, std::span<const int64_t>,
+                    const CollectiveOptions&) override {
+    not_yet("all_to_all_v");
+  }
+  Work gather_v(ConstSpan, Span, std::span<const int64_t>, int, const CollectiveOptions&) override {
+    not_yet("gather_v");
+  }
+  Work scatter_v(ConstSpan, Span, std::span<const int64_t>, int, const CollectiveOptions&) override {
+    not_yet("scatter_v");
   }
   Work broadcast(Span buffer, int root, const CollectiveOptions& options) override {
     check_broadcast(buffer, root, size());
@@ -70,6 +88,9 @@ class HostCommunicator final : public Communicator {
   void publish_failure(std::string_view reason) noexcept override { engine_->publish(reason); }
 
  private:
+  [[noreturn]] static void not_yet(const char* what) {
+    raise<Unavailable>("{} does not exist over MPI yet", what);
+  }
   HostCall make_call(CollectiveKind kind, ConstSpan in, Span out, const CollectiveOptions& options) const {
     HostCall call;
     call.in = in;

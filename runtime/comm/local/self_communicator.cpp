@@ -6,6 +6,7 @@
 #include "runtime/base/error.h"
 #include "runtime/comm/arguments.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/reduce.h"
 #include "runtime/comm/topology.h"
 #include "runtime/device/device.h"
 
@@ -28,8 +29,21 @@ class SelfCommunicator final : public Communicator {
 
   Work all_reduce(ConstSpan in, Span out, ReduceOp op, const CollectiveOptions& options) override {
     begin();
-    check_all_reduce(in, out, op);
-    return copy(in, out, options);
+    check_all_reduce(in, out, op, options);
+    return reduce_one(in, out, op, options);
+  }
+  Work all_reduce_group(std::span<const SpanPair> pairs, ReduceOp op,
+                        const CollectiveOptions& options) override {
+    begin();
+    check_all_reduce_group(pairs, op, options);
+    for (const SpanPair& pair : pairs) reduce_one(pair.in, pair.out, op, options);
+    return {};
+  }
+  Work reduce_scatter(ConstSpan in, Span out, std::span<const int64_t> counts, ReduceOp op,
+                      const CollectiveOptions& options) override {
+    begin();
+    check_reduce_scatter(in, out, counts, op, 0, 1, options);
+    return reduce_one(in, out, op, options);
   }
   Work broadcast(Span buffer, int root, const CollectiveOptions& options) override {
     begin();
@@ -40,6 +54,24 @@ class SelfCommunicator final : public Communicator {
                     const CollectiveOptions& options) override {
     begin();
     check_all_gather_v(in, out, counts, 0, 1);
+    return copy(in, out, options);
+  }
+  Work all_to_all_v(ConstSpan in, Span out, std::span<const int64_t> send_counts,
+                    std::span<const int64_t> receive_counts, const CollectiveOptions& options) override {
+    begin();
+    check_all_to_all_v(in, out, send_counts, receive_counts, 0, 1);
+    return copy(in, out, options);
+  }
+  Work gather_v(ConstSpan in, Span out, std::span<const int64_t> counts, int root,
+                const CollectiveOptions& options) override {
+    begin();
+    check_gather_v(in, out, counts, root, 0, 1);
+    return copy(in, out, options);
+  }
+  Work scatter_v(ConstSpan in, Span out, std::span<const int64_t> counts, int root,
+                 const CollectiveOptions& options) override {
+    begin();
+    check_scatter_v(in, out, counts, root, 0, 1);
     return copy(in, out, options);
   }
   Work barrier(const CollectiveOptions&) override {
@@ -66,6 +98,18 @@ class SelfCommunicator final : public Communicator {
       stream_->copy(out.data, in.data, in.bytes());
       stream_->synchronize();
     }
+    return {};
+  }
+
+  // The reduction of one input changes it by its scales only. They are applied by host code: on a device's
+  // memory they must be 1.
+  Work reduce_one(ConstSpan in, Span out, ReduceOp op, const CollectiveOptions& options) {
+    if (options.prescale == 1.0 && options.postscale == 1.0) return copy(in, out, options);
+    require(device_.kind() == DeviceKind::kCpu, "scales of one rank's reduction need host memory");
+    if (options.after != nullptr) stream_->wait(*options.after);
+    const Reduction reduction{
+        .dtype = in.dtype, .op = op, .prescale = options.prescale, .postscale = options.postscale};
+    reduce(reduction, std::span(&in.data, 1), std::span(&out.data, 1), in.count);
     return {};
   }
 
