@@ -48,8 +48,8 @@ done
 rondo_set_up train
 cd "$rondo_root/build"
 
-# last <name> <file>: the last value of that name in a JSON-lines log.
-last() { sed -n "s/.*\"$1\": *\([-+.0-9eE]*\).*/\1/p" "$2" | tail -n 1; }
+# values <name> <file>: that number of every epoch's row in a JSON-lines log.
+values() { sed -n "/\"event\": *\"epoch\"/s/.*\"$1\": *\([-+.0-9eE]*\).*/\1/p" "$2"; }
 
 rows=()
 status=0
@@ -59,8 +59,8 @@ for n in "${ranks[@]}"; do
   echo "== $model on $n $([ "$n" = 1 ] && echo rank || echo ranks)"
   "${rondo_mpirun[@]}" -np "$n" ./train --model "$model" --epochs "$epochs" --log-jsonl "$log" \
     ${further[@]+"${further[@]}"}
-  accuracy=$(last val_accuracy <(grep '"event": *"epoch"' "$log"))
-  speed=$(last samples_per_s <(grep '"event": *"end"' "$log" | sed 's/"ranks".*//'))
+  accuracy=$(values val_accuracy "$log" | tail -n 1)
+  speed=$(paste <(values samples "$log") <(values seconds "$log") | awk '{ n += $1; s += $2 } END { print n / s }')
   rows+=("$(printf '%5s  %9.0f  %19s  %7s' "$n" "$speed" "${accuracy:--}" "$(rondo_elapsed "$start")")")
   if [ -n "$target" ] && ! awk -v a="${accuracy:-0}" -v t="$target" 'BEGIN { exit !(a >= t) }'; then
     echo "run_examples.sh: $n ranks reached a validation accuracy of ${accuracy:-nothing}, expected $target" >&2

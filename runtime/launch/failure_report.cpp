@@ -22,6 +22,7 @@ constexpr const char* kPublished = " (reported by rank ";
 struct Message {
   uint8_t second_hand = 0;
   uint8_t hearsay = 0;
+  uint8_t exit_code = 0;
   std::array<char, 128> host{};
   std::array<char, 1400> text{};
 };
@@ -48,7 +49,7 @@ std::string own_text(const FailureReport& report) {
   return fmt::format("rank {} ({}): {}", report.rank, report.host, report.text);
 }
 
-std::string merge_reports(const std::vector<FailureReport>& reports) {
+JointReport merge_reports(const std::vector<FailureReport>& reports) {
   // The best kind of report there is: first-hand, else what a rank saw of another, else what it was told.
   const auto worth = [](const FailureReport& r) { return (r.second_hand ? 0 : 2) + (r.hearsay ? 0 : 1); };
   int best = 0;
@@ -70,23 +71,27 @@ std::string merge_reports(const std::vector<FailureReport>& reports) {
       ++same->count;
     }
   }
-  std::string text;
+  JointReport joint;
+  if (groups.empty()) return joint;
+  joint.exit_code = groups.front().first->exit_code;
   for (const Group& group : groups) {
-    if (group.count == reports.size()) return group.first->text;
-    if (!text.empty()) text += "; ";
-    if (group.count == 1) {
-      text += own_text(*group.first);
+    if (!joint.text.empty()) joint.text += "; ";
+    if (group.count == reports.size()) {
+      joint.text = group.first->text;
+    } else if (group.count == 1) {
+      joint.text += own_text(*group.first);
     } else {
-      text += fmt::format("ranks {}: {}", group.ranks, group.first->text);
+      joint.text += fmt::format("ranks {}: {}", group.ranks, group.first->text);
     }
   }
-  return text;
+  return joint;
 }
 
-std::string agree_on_report(Communicator& comm, const FailureReport& mine) {
+std::optional<JointReport> agree_on_report(Communicator& comm, const FailureReport& mine) {
   Message out;
   out.second_hand = mine.second_hand ? 1 : 0;
   out.hearsay = mine.hearsay ? 1 : 0;
+  out.exit_code = static_cast<uint8_t>(mine.exit_code);
   put(out.host, mine.host);
   put(out.text, mine.text);
   std::vector<Message> all(static_cast<size_t>(comm.size()));
@@ -97,7 +102,7 @@ std::string agree_on_report(Communicator& comm, const FailureReport& mine) {
                       {.label = "failure report", .deadline = kPatience})
         .wait();
   } catch (const std::exception&) {
-    return {};
+    return std::nullopt;
   }
   std::vector<FailureReport> reports;
   for (size_t r = 0; r < all.size(); ++r) {
@@ -105,7 +110,8 @@ std::string agree_on_report(Communicator& comm, const FailureReport& mine) {
                        .host = all[r].host.data(),
                        .text = all[r].text.data(),
                        .second_hand = all[r].second_hand != 0,
-                       .hearsay = all[r].hearsay != 0});
+                       .hearsay = all[r].hearsay != 0,
+                       .exit_code = all[r].exit_code});
   }
   return merge_reports(reports);
 }

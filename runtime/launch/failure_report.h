@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct FailureReport {
   std::string text;
   bool second_hand = false;  // the trouble is another rank's: a PeerError
   bool hearsay = false;      // that rank has published it, and prints it if need be
+  int exit_code = 1;
 };
 
 FailureReport make_report(int rank, const std::string& host, const std::exception& error);
@@ -25,12 +27,19 @@ std::string published_text(const FailureReport& report);
 // "rank 3 (node7): text".
 std::string own_text(const FailureReport& report);
 
-// One text for all reports, in rank order: second-hand ones count only when there are no others, the same
-// text is told once, and with the ranks it comes from unless it comes from all.
-std::string merge_reports(const std::vector<FailureReport>& reports);
+// What all ranks agree to say, and to exit with.
+struct JointReport {
+  std::string text;
+  int exit_code = 1;
+};
 
-// Waits about two seconds for all ranks of `comm` to report, and returns the merged text, the same on all of
-// them. Empty when that did not come about.
-std::string agree_on_report(Communicator& comm, const FailureReport& mine);
+// Of all ranks' reports, in rank order: second-hand ones count only when there are no others, the same text
+// is told once, with the ranks it comes from unless it comes from all, and the first of them gives the exit
+// code.
+JointReport merge_reports(const std::vector<FailureReport>& reports);
+
+// Waits about two seconds for all ranks of `comm` to report, and returns the merged report, the same on all
+// of them; nothing when that did not come about.
+std::optional<JointReport> agree_on_report(Communicator& comm, const FailureReport& mine);
 
 }  // namespace rondo

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "runtime/base/error.h"
 #include "runtime/comm/communicator.h"
@@ -205,35 +206,43 @@ int Supervisor::report_failure(const std::exception& error) noexcept {
       line.copy(handler_state.last_words.data(), handler_state.last_words.size());
   alarm(kReportSeconds);
   std::fflush(stdout);
+  int code = exit_code_of(error);
   try {
-    report(error);
+    code = report(error);
   } catch (...) {
     write_all(line.data(), line.size());
   }
   alarm(0);
-  return exit_code_of(error);
+  return code;
 }
 
-void Supervisor::report(const std::exception& error) {
-  if (rank_.size == 1) return print_error(rank_.program, error.what());
-  const bool shared = dynamic_cast<const MismatchError*>(&error) != nullptr || shared_error_ == error.what();
-  if (shared) {
-    if (rank_.rank == 0) print_error(rank_.program, error.what());
-    return;
+int Supervisor::report(const std::exception& error) {
+  const int own_code = exit_code_of(error);
+  if (rank_.size == 1) {
+    print_error(rank_.program, error.what());
+    return own_code;
   }
-  const FailureReport mine = make_report(rank_.rank, rank_.host, error);
-  if (!mine.hearsay) rank_.comm->publish_failure(published_text(mine));
-  const std::string text = agree_on_report(*rank_.meeting, mine);
-  if (!text.empty()) {
-    if (rank_.rank == 0) print_error(rank_.program, text);
+  const bool shared = dynamic_cast<const MismatchError*>(&error) != nullptr || shared_error_ == error.what();
+  FailureReport mine = make_report(rank_.rank, rank_.host, error);
+  mine.exit_code = own_code;
+  if (!shared && !mine.hearsay) rank_.comm->publish_failure(published_text(mine));
+  // Nobody leaves before all are here: the launcher would stop the others, which then had more to say.
+  if (const std::optional<JointReport> joint = agree_on_report(*rank_.meeting, mine)) {
+    if (rank_.rank == 0) print_error(rank_.program, joint->text);
+    return joint->exit_code;
+  }
+  const bool stopping = stop_signal() != 0;  // that has been told
+  if (shared) {
+    if (rank_.rank == 0) print_error(rank_.program, mine.text);
   } else if (!mine.second_hand) {
     print_error(rank_.program, own_text(mine));
-  } else if (!mine.hearsay && !a_lower_rank_lives() && stop_signal() == 0) {
+  } else if (!mine.hearsay && !stopping && !a_lower_rank_lives()) {
     print_error(rank_.program, mine.text);
-  } else if (rank_.rank == 0 && stop_signal() == 0) {
+  } else if (mine.hearsay && !stopping && rank_.rank == 0) {
     const std::string line = fmt::format("{}: stopped: {}\n", rank_.program, mine.text);
     write_all(line.data(), line.size());
   }
+  return own_code;
 }
 
 void print_error(const std::string& program, const std::string& text) {

@@ -53,15 +53,16 @@ class Supervisor {
   // An error with this text was raised by all ranks alike; report_failure() lets only rank 0 print it.
   void note_shared_error(const std::string& text) { shared_error_ = text; }
 
-  // Prints `error`, once for the job, and returns the exit code. The other ranks are told first; then all who
-  // fail within about two seconds compare what they have to say, and rank 0 prints it: an error that all
-  // share as it is, one of some ranks with their numbers and hosts. A rank that finds nobody to compare with
-  // prints its own error. Returns within kReportSeconds: a watchdog ends the process if the transport hangs.
+  // Prints `error`, once for the job, and returns the exit code, the same on all ranks that take part. The
+  // other ranks are told first; then all who fail within about two seconds compare what they have to say, and
+  // rank 0 prints it: an error that all share as it is, one of some ranks with their numbers and hosts. A
+  // rank that finds nobody to compare with prints its own error. Returns within kReportSeconds: a watchdog
+  // ends the process if the transport hangs.
   static constexpr unsigned kReportSeconds = 6;
   int report_failure(const std::exception& error) noexcept;
 
  private:
-  void report(const std::exception& error);
+  int report(const std::exception& error);
 
   SupervisedRank rank_;
   std::string shared_error_;

@@ -23,21 +23,27 @@ FailureReport heard(int rank) {
 }
 
 TEST(FailureReport, OneTextOfAll) {
-  EXPECT_EQ(merge_reports({first_hand(0, "no data"), first_hand(1, "no data")}), "no data");
+  EXPECT_EQ(merge_reports({first_hand(0, "no data"), first_hand(1, "no data")}).text, "no data");
 }
 
 TEST(FailureReport, OneRankIsNamedWithItsHost) {
-  EXPECT_EQ(merge_reports({heard(0), first_hand(1, "disk full"), heard(2)}), "rank 1 (here): disk full");
+  EXPECT_EQ(merge_reports({heard(0), first_hand(1, "disk full"), heard(2)}).text, "rank 1 (here): disk full");
 }
 
 TEST(FailureReport, SomeRanksAndDifferentTexts) {
-  EXPECT_EQ(merge_reports({first_hand(0, "a"), first_hand(1, "b"), first_hand(2, "a")}),
+  EXPECT_EQ(merge_reports({first_hand(0, "a"), first_hand(1, "b"), first_hand(2, "a")}).text,
             "ranks 0, 2: a; rank 1 (here): b");
 }
 
 TEST(FailureReport, WhatWasSeenBeatsWhatWasHeard) {
   FailureReport seen{.rank = 1, .host = "here", .text = "rank 2 is silent", .second_hand = true};
-  EXPECT_EQ(merge_reports({heard(0), seen}), "rank 1 (here): rank 2 is silent");
+  EXPECT_EQ(merge_reports({heard(0), seen}).text, "rank 1 (here): rank 2 is silent");
+}
+
+TEST(FailureReport, TheFirstHandReportGivesTheExitCode) {
+  FailureReport wrong_option = first_hand(2, "wrong option");
+  wrong_option.exit_code = 2;
+  EXPECT_EQ(merge_reports({heard(0), heard(1), wrong_option}).exit_code, 2);
 }
 
 TEST(FailureReport, KindOfException) {
@@ -66,16 +72,16 @@ TEST(FailureReport, RanksMeetAfterOneFailed) {
       report = make_report(comm.rank(), "here", error);
       if (!report.hearsay) comm.publish_failure(published_text(report));
     }
-    const std::string text = agree_on_report(*meeting[static_cast<size_t>(comm.rank())], report);
+    const auto joint = agree_on_report(*meeting[static_cast<size_t>(comm.rank())], report);
     const std::lock_guard guard(mutex);
-    texts.insert(text);
+    if (joint) texts.insert(joint->text);
   });
   EXPECT_EQ(texts.count("rank 1 (here): disk full"), 3U);
 }
 
 TEST(FailureReport, NobodyToMeet) {
   auto meeting = make_local_communicators(2);
-  EXPECT_EQ(agree_on_report(*meeting[0], first_hand(0, "alone")), "");
+  EXPECT_FALSE(agree_on_report(*meeting[0], first_hand(0, "alone")).has_value());
 }
 
 }  // namespace

@@ -65,6 +65,8 @@ std::vector<std::string> Outcome::lines_with(const std::string& prefix) const {
 
 Command::Command(const std::string& line, const std::filesystem::path& folder)
     : folder_(folder), start_(std::chrono::steady_clock::now()) {
+  for (const char* name : {"stdout", "stderr"})
+    std::filesystem::remove(folder / name);  // of a command before
   pid_ = fork();
   if (pid_ < 0) throw std::runtime_error("fork failed");
   if (pid_ == 0) {

@@ -33,7 +33,7 @@ TEST_F(Failure, AThreadThrows) {
 }
 
 TEST_F(Failure, AllRanksThrowAlike) {
-  expect_failure("throw-everywhere", 1, "error: the disk is full");
+  expect_failure("throw-everywhere", 1, "the disk is full");
   expect_failure("option-everywhere", 2, "error: the option is wrong");
 }
 
@@ -49,7 +49,7 @@ TEST_F(Failure, CheckedTogether) {
 // Without run(): the exception leaves main.
 TEST_F(Failure, NobodyCatches) {
   expect_failure("bare-throw", 1, "rank 1 (");
-  expect_failure("bare-throw-everywhere", 1, "error: the disk is full");
+  expect_failure("bare-throw-everywhere", 1, "the disk is full");
 }
 
 TEST_F(Failure, ARankIsGone) {

@@ -110,12 +110,25 @@ TEST_F(Program, ValidationSplitTakesTheLastSamples) {
   EXPECT_TRUE(rows.at(rows.size() - 2).contains("val_loss"));
 }
 
+// The package's folder is hidden behind an empty one, in a mount namespace of the test's own.
 TEST_F(Program, SyntheticDataWhereThePackageIsAbsent) {
-  const Outcome outcome = run_command("RONDO_DATA_DIR=" + folder_.string() + " " +
-                                          train_line("--model mlp --epochs 1 --steps-per-epoch 2").substr(5),
-                                      folder_);
+  const std::string hidden =
+      "exec unshare --map-root-user --mount bash -c 'mkdir -p /usr/share/datasets && "
+      "mount -t tmpfs none /usr/share/datasets && exec ";
+  if (run_command(hidden + "true'", folder_).code != 0)
+    GTEST_SKIP() << "mount namespaces are not allowed here";
+  const Outcome outcome =
+      run_command(hidden + train_line("--model mlp --epochs 1 --steps-per-epoch 2").substr(5) + "'", folder_);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("not installed"), HasSubstr("synthetic"), HasSubstr("epoch 1/1")));
+}
+
+TEST_F(Program, DataFolderOfTheUser) {
+  const std::string variable = "RONDO_DATA_DIR=" + data_.string() + " ";
+  const std::string line = train_line("--model mlp --epochs 1 --batch-size 96").substr(5);
+  EXPECT_EQ(run_command(variable + line, folder_).code, 0);
+  std::filesystem::remove(data_ / "train-images-idx3-ubyte");
+  expect_one_error(run_command(variable + line, folder_), 1, "train", data_.string());
 }
 
 TEST_F(Program, ProgressNoneIsSilent) {
