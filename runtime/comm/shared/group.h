@@ -1,87 +1,99 @@
-// Collectives among processes of one host through memory that they share.
+// The ranks of one host that make collectives together, and what each of them shows the others.
 //
-// What a communicator makes of it:
-//
-//   SharedWorld   one per process and world: the control block, the doorbells, the heartbeat, the failure.
-//   SharedGroup   one per set of ranks: a segment with a mailbox and two slots for each member.
+//   SharedWorld       one for each process: doorbells, heartbeats, the failure, allocations.
+//   SharedGroup       one for each set of ranks: a mailbox and two slots for each member.
 //   SharedCollective  one call in flight: a state machine that its owner advances.
 //
 // A group's collectives run in the order in which they were started, one after the other; groups do not wait
-// for each other. A caller that wants two independent orders among the same ranks (the two local phases of a
-// collective across hosts) makes two groups.
-//
-// Nothing here calls MPI, and nothing but the constructors allocates or blocks.
+// for each other. Who wants two independent orders among the same ranks (the two phases within a host of a
+// collective across hosts) makes two groups. Nothing here calls MPI, and nothing but constructors and
+// allocate() blocks.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
-#include "runtime/comm/reduce.h"
 #include "runtime/comm/shared/mapping.h"
+#include "runtime/comm/shared/memory.h"
 #include "runtime/comm/signature.h"
 
 namespace rondo {
 
 class Bootstrap;
 class SharedWorld;
-struct GroupLayout;
 
-// What moves. In place (in.data == out.data, or the block of `out` or `in` that belongs to this rank) is
-// allowed everywhere. P is the group's size, and blocks lie one after the other in rank order.
-enum class Transfer : uint8_t {
-  kBarrier,
-  kAllReduce,      // out[i] = op over ranks of in[i]
-  kReduceScatter,  // in: P blocks, in_counts; out: this rank's block, reduced
-  kBroadcast,      // out of the root to all; in is out
-  kAllGather,      // out: P blocks, out_counts
-  kAllToAll,  // in: P blocks, in_counts: one for each rank; out: P blocks, out_counts: one from each rank
-  kGather,    // as kAllGather, out at the root only; out_counts everywhere
-  kScatter,   // in at the root only: P blocks, in_counts; in_counts everywhere
+// How the others come to what a rank gives to a collective.
+enum class Source : uint8_t {
+  kNone,     // it gives nothing
+  kLetter,   // short: a copy lies beside the signature
+  kInPlace,  // they read it where it lies
+  kSlots,    // it goes chunk by chunk through the slots
 };
 
-struct SharedCall {
-  Transfer transfer = Transfer::kBarrier;
-  Signature signature;  // compared among the members; the sequence, too, is the caller's
-  ConstSpan in;
-  Span out;
-  int root = 0;  // a rank of the group
-  Reduction reduction;
-  std::span<const int64_t> in_counts = {};  // read by start() only
-  std::span<const int64_t> out_counts = {};
+// What a rank says about one collective. Posts alternate between two places: who posts call n+2 has seen all
+// posts of n+1, and those were made after the posts of n had been read.
+struct alignas(128) Post {
+  std::atomic<int64_t> call{0};  // number of the call + 1, stored last
+  Signature signature;
+  Place in;
+  Place out;
+  int64_t chunks = 0;  // kSlots: how many
+  Source source = Source::kNone;
+};
+
+// Counters that only their rank writes. They only grow: of calls, or of chunks over the life of the group.
+struct Mailbox {
+  alignas(128) std::atomic<int64_t> departed{0};  // calls whose data in other ranks' memory it needs no more
+  alignas(128) std::atomic<int64_t> filled{0};    // chunks in its slots
+  alignas(128) std::atomic<int64_t> reduced{0};   // chunks of which its share is reduced
+  alignas(128) std::atomic<int64_t> consumed{0};  // chunks that it has taken out of all slots
+  Post posts[2];
 };
 
 class SharedGroup {
  public:
+  static constexpr int64_t kLetterBytes = 32 << 10;
+  static constexpr int64_t kSlotBytes = 256 << 10;
+  static constexpr int kSlots = 2;
+
   // Collective among the members: `members` ranks them, world_ranks[r] is member r's rank in the world.
-  // Throws on every member, or on none.
+  // Throws on every member or on none.
   SharedGroup(std::shared_ptr<SharedWorld> world, Bootstrap& members, std::vector<int> world_ranks);
-  ~SharedGroup();
   SharedGroup(const SharedGroup&) = delete;
   SharedGroup& operator=(const SharedGroup&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(world_ranks_.size()); }
   SharedWorld& world() const { return *world_; }
-  const std::vector<int>& world_ranks() const { return world_ranks_; }
+  std::span<const int> world_ranks() const { return world_ranks_; }
 
   // Collective. Zeroed memory that all members have mapped: collectives on it need no copies. Each member's
-  // part is touched first by its owner, so it lies near it. Throws DeviceError on every member or on none.
+  // part lies near it. Throws DeviceError on every member or on none.
   Buffer allocate(Bootstrap& members, int64_t bytes);
 
  private:
   friend class SharedCollective;
 
+  Mailbox& mailbox(int rank) const { return *reinterpret_cast<Mailbox*>(mapping_.part(rank)); }
+  Post& post(int rank, int64_t call) const { return mailbox(rank).posts[call & 1]; }
+  // Two rows of size() numbers: the call's in_counts and out_counts, where members' may differ.
+  int64_t* counts(int rank, int64_t call) const;
+  std::byte* letter(int rank, int64_t call) const;
+  std::byte* slot(int rank, int64_t chunk) const;
+  void ring() const;
+
   std::shared_ptr<SharedWorld> world_;
   std::vector<int> world_ranks_;
   int rank_ = 0;
   Mapping mapping_;
-  GroupLayout* layout_ = nullptr;
-  int64_t started_ = 0;   // collectives
+  int64_t started_ = 0;   // calls
   int64_t finished_ = 0;  // of these, in order
+  int64_t chunks_ = 0;    // that have gone through the slots in all finished calls
 };
 
 }  // namespace rondo

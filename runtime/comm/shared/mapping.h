@@ -9,18 +9,20 @@ namespace rondo {
 
 class Bootstrap;
 
-// A mapped piece of anonymous shared memory; unmapped when it goes.
+// A mapped piece of anonymous shared memory, made of one part for each rank; unmapped when it goes.
 class Mapping {
  public:
   Mapping() = default;
-  Mapping(void* data, int64_t bytes) : data_(static_cast<std::byte*>(data)), bytes_(bytes) {}
+  Mapping(void* data, int64_t bytes, int64_t stride)
+      : data_(static_cast<std::byte*>(data)), bytes_(bytes), stride_(stride) {}
   Mapping(Mapping&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+      : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_), stride_(other.stride_) {}
   Mapping& operator=(Mapping&& other) noexcept {
     if (this != &other) {
       unmap();
       data_ = std::exchange(other.data_, nullptr);
-      bytes_ = std::exchange(other.bytes_, 0);
+      bytes_ = other.bytes_;
+      stride_ = other.stride_;
     }
     return *this;
   }
@@ -28,8 +30,7 @@ class Mapping {
   Mapping& operator=(const Mapping&) = delete;
   ~Mapping() { unmap(); }
 
-  std::byte* data() const { return data_; }
-  int64_t bytes() const { return bytes_; }
+  std::byte* part(int rank) const { return data_ + rank * stride_; }
   explicit operator bool() const { return data_ != nullptr; }
 
  private:
@@ -37,14 +38,20 @@ class Mapping {
 
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
+  int64_t stride_ = 0;
 };
 
-// Collective. Memory that all `ranks` see, zeroed: `part_bytes` for each of them, one after the other; each
-// rank reserves its own part, so that the pages lie near it and a lack of memory is an error, not a signal
-// later. Parts of at least 2 MiB, rounded up to that by the caller, start on a huge page. The memory travels
-// as a file descriptor: opened by way of /proc where the processes may do that, else passed through a socket.
-// Throws on every rank or on none: Unavailable when the processes cannot reach each other's memory,
-// DeviceError when there is not enough.
-Mapping map_shared(Bootstrap& ranks, int64_t part_bytes);
+// How the memory's file descriptor comes to the other processes.
+enum class Passing : uint8_t {
+  kAuto,    // opened by way of /proc where the processes may do that, else by kSocket
+  kSocket,  // sent through a local socket
+};
+
+// Collective. Memory that all `ranks` see, zeroed: at least `part_bytes` for each of them. Each rank reserves
+// its own part, so that the pages lie near it and a lack of memory is an error here, not a signal later.
+// Parts of at least 2 MiB start on a huge page, shorter ones on a page. Calls all_gather the same number of
+// times on every rank, whatever happens, and throws on every rank or on none: Unavailable when the processes
+// cannot reach each other's memory, DeviceError when there is not enough.
+Mapping map_shared(Bootstrap& ranks, int64_t part_bytes, Passing passing = Passing::kAuto);
 
 }  // namespace rondo

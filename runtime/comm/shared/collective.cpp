@@ -1,0 +1,212 @@
+#include "runtime/comm/shared/collective.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/error.h"
+#include "runtime/comm/shared/world.h"
+
+namespace rondo {
+namespace {
+
+// All ranks read all letters of an all_reduce, so that one arrival is all they wait for; this bounds what
+// they read.
+constexpr int64_t kLettersToReduce = 128 << 10;
+
+}  // namespace
+
+SharedCollective::SharedCollective(SharedGroup& group) : group_(group) {
+  const auto ranks = static_cast<size_t>(size());
+  in_counts_.reserve(ranks);
+  out_counts_.reserve(ranks);
+  wants_.reserve(ranks);
+  inputs_.reserve(ranks);
+  outputs_.reserve(ranks);
+}
+
+void SharedCollective::start(const SharedCall& call) {
+  call_ = call;
+  dtype_ = call.transfer == Transfer::kScatter || call.transfer == Transfer::kReduceScatter ? call.out.dtype
+                                                                                            : call.in.dtype;
+  in_counts_.assign(call.in_counts.begin(), call.in_counts.end());
+  out_counts_.assign(call.out_counts.begin(), call.out_counts.end());
+  call_.in_counts = call_.out_counts = {};
+  number_ = group_.started_++;
+  arrived_ = 0;
+  counts_text_.clear();
+  in_place_sources_ = false;
+  chunks_ = filled_ = reduced_ = taken_ = 0;
+  stage_ = Stage::kQueued;
+}
+
+bool SharedCollective::advance() {
+  bool moved = false;
+  if (stage_ == Stage::kQueued) {
+    if (group_.finished_ != number_) return false;
+    post();
+    moved = true;
+  }
+  if (stage_ == Stage::kArrive) {
+    if (!arrive()) return moved;
+    compare();
+    plan();
+    moved = true;
+  }
+  switch (stage_) {
+    case Stage::kReduceInPlace:
+      return reduce_in_place() || moved;
+    case Stage::kChunks:
+      return advance_chunks() || moved;
+    case Stage::kPull:
+      return advance_pull() || moved;
+    case Stage::kDepart:
+      return wait_for_departure() || moved;
+    default:
+      return moved;
+  }
+}
+
+void SharedCollective::post() {
+  Post& mine = group_.post(rank(), number_);
+  mine.signature = call_.signature;
+  mine.in = mine.out = {};
+  mine.chunks = 0;
+  mine.source = Source::kNone;
+  if (size() > 1) choose_source(mine);
+  if (call_.transfer == Transfer::kAllToAll) {
+    std::copy(in_counts_.begin(), in_counts_.end(), group_.counts(rank(), number_));
+    std::copy(out_counts_.begin(), out_counts_.end(), group_.counts(rank(), number_) + size());
+  }
+  base_ = group_.chunks_;
+  mine.call.store(number_ + 1);
+  group_.ring();
+  stage_ = Stage::kArrive;
+}
+
+void SharedCollective::choose_source(Post& mine) {
+  const bool reduces_all = call_.transfer == Transfer::kAllReduce;
+  const bool gives_from_root = call_.transfer == Transfer::kBroadcast || call_.transfer == Transfer::kScatter;
+  if (call_.transfer == Transfer::kBarrier || (gives_from_root && rank() != call_.root)) return;
+  const int64_t bytes = call_.in.bytes();
+  if (bytes <= SharedGroup::kLetterBytes && (!reduces_all || bytes * size() <= kLettersToReduce)) {
+    if (bytes > 0) std::memcpy(group_.letter(rank(), number_), call_.in.data, static_cast<size_t>(bytes));
+    mine.source = Source::kLetter;
+    return;
+  }
+  const auto find = [this](const void* data, int64_t size_in_bytes) {
+    return group_.world().memory().find(data, size_in_bytes, group_.world_ranks());
+  };
+  mine.in = find(call_.in.data, bytes);
+  if (reduces_all) {
+    mine.out = call_.out.data == call_.in.data ? mine.in : find(call_.out.data, bytes);
+    if (mine.out && !mine.in) {
+      // One copy here, and the others can work on it where it lies.
+      std::memcpy(call_.out.data, call_.in.data, static_cast<size_t>(bytes));
+      mine.in = mine.out;
+    }
+    mine.source = mine.in && mine.out ? Source::kInPlace : Source::kSlots;
+    mine.chunks = (bytes + SharedGroup::kSlotBytes - 1) / SharedGroup::kSlotBytes;
+    return;
+  }
+  // An all-to-all in place overwrites what others may not have read yet; the slots keep a copy.
+  const bool overwritten = call_.transfer == Transfer::kAllToAll && call_.in.data == call_.out.data;
+  mine.source = mine.in && !overwritten ? Source::kInPlace : Source::kSlots;
+  if (mine.source != Source::kSlots) return;
+  int64_t longest = bytes;
+  if (lanes() > 1) longest = *std::max_element(in_counts_.begin(), in_counts_.end()) * element();
+  mine.chunks = (longest + lane_bytes() - 1) / lane_bytes();
+}
+
+bool SharedCollective::arrive() {
+  while (arrived_ < size()) {
+    if (group_.post(arrived_, number_).call.load() != number_ + 1) return false;
+    ++arrived_;
+  }
+  return true;
+}
+
+void SharedCollective::compare() {
+  const Signature& first = group_.post(0, number_).signature;
+  consensus_ = Consensus(first, 0);
+  for (int r = 1; r < size(); ++r) {
+    const Signature& theirs = group_.post(r, number_).signature;
+    if (!same_call(first, theirs)) consensus_.merge(Consensus(theirs, r));
+  }
+  if (!consensus_.differs() && call_.transfer == Transfer::kAllToAll) compare_counts();
+}
+
+void SharedCollective::compare_counts() {
+  for (int from = 0; from < size(); ++from) {
+    for (int to = 0; to < size(); ++to) {
+      const int64_t sent = group_.counts(from, number_)[to];
+      const int64_t expected = group_.counts(to, number_)[size() + from];
+      if (sent == expected || !counts_text_.empty()) continue;
+      const auto name = [this](int r) -> const std::string& {
+        return group_.world().name(group_.world_ranks()[static_cast<size_t>(r)]);
+      };
+      counts_text_ = fmt::format(
+          "ranks differ in a collective: in {} {} gives {} elements to {}, which expects {}; nothing was "
+          "transferred",
+          call_name(call_.signature), name(from), sent, name(to), expected);
+    }
+  }
+}
+
+std::string SharedCollective::mismatch(const Topology& topology) const {
+  return consensus_.differs() ? consensus_.message(topology) : counts_text_;
+}
+
+void SharedCollective::plan() {
+  if (differs() || call_.transfer == Transfer::kBarrier) {
+    finish();
+  } else if (call_.transfer == Transfer::kAllReduce) {
+    plan_all_reduce();
+  } else {
+    plan_pull();
+  }
+}
+
+bool SharedCollective::all_reached(std::atomic<int64_t> Mailbox::*counter, int64_t value) const {
+  for (int r = 0; r < size(); ++r) {
+    if ((group_.mailbox(r).*counter).load() < value) return false;
+  }
+  return true;
+}
+
+// This rank is through with the others' memory. Whose own memory the others read waits for them.
+void SharedCollective::depart() {
+  if (!in_place_sources_) return finish();
+  const bool read_by_others = group_.post(rank(), number_).source == Source::kInPlace;
+  group_.mailbox(rank()).departed.store(number_ + 1);
+  group_.ring();
+  if (!read_by_others) return finish();
+  stage_ = Stage::kDepart;
+  wait_for_departure();
+}
+
+bool SharedCollective::wait_for_departure() {
+  if (!all_reached(&Mailbox::departed, number_ + 1)) return false;
+  finish();
+  return true;
+}
+
+void SharedCollective::finish() {
+  group_.chunks_ += chunks_;
+  ++group_.finished_;
+  stage_ = Stage::kOver;
+}
+
+bool SharedCollective::waits_for(int other) const {
+  if (other == rank() || stage_ == Stage::kIdle || stage_ == Stage::kQueued || stage_ == Stage::kOver)
+    return false;
+  const Mailbox& box = group_.mailbox(other);
+  if (stage_ == Stage::kArrive) return group_.post(other, number_).call.load() != number_ + 1;
+  if (stage_ == Stage::kDepart) return box.departed.load() < number_ + 1;
+  if (chunks_ == 0) return false;
+  const int64_t next = base_ + std::min(taken_ + 1, chunks_);
+  return box.filled.load() < next || box.consumed.load() + SharedGroup::kSlots < next;
+}
+
+}  // namespace rondo
