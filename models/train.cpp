@@ -17,6 +17,7 @@
 #include "runtime/base/error.h"
 #include "runtime/comm/mpi/launcher.h"
 #include "runtime/data/source.h"
+#include "runtime/launch/openmp_wait.h"
 #include "runtime/launch/run.h"
 #include "runtime/launch/stop_on_signal.h"
 #include "runtime/launch/version.h"
@@ -126,8 +127,7 @@ int train(World& world, int argc, char** argv) {
 }
 
 // What is asked for instead of training needs no other rank: the first one answers. Nothing: train.
-std::optional<int> answer(int argc, char** argv) {
-  ProgramOptions options;
+std::optional<int> answer(ProgramOptions& options, int argc, char** argv) {
   try {
     options = parse_options(argc, argv);
   } catch (const std::exception&) {
@@ -157,6 +157,8 @@ std::optional<int> answer(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (const std::optional<int> code = answer(argc, argv)) return *code;
+  ProgramOptions options;
+  if (const std::optional<int> code = answer(options, argc, argv)) return *code;
+  restart_with_short_openmp_waits(argv, options.binding.threads);
   return run(argc, argv, [&](World& world) { return train(world, argc, argv); });
 }
