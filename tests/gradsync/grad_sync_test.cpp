@@ -74,8 +74,12 @@ void write_gradient(Parameter& parameter, int rank, int step, size_t index) {
 
 // Brings the communicator's pools to more collectives at once than steps ever have.
 void warm_up(Communicator& comm, std::barrier<>& all_done) {
+  std::vector<float> values(16);
   std::vector<Work> in_flight;
-  for (int i = 0; i < 16; ++i) in_flight.push_back(comm.barrier());
+  for (float& value : values) {
+    const Span span = span_of(std::span(&value, 1));
+    in_flight.push_back(comm.all_reduce(span, span, ReduceOp::kSum));
+  }
   for (Work& work : in_flight) work.wait();
   all_done.arrive_and_wait();
 }
