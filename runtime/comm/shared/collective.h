@@ -29,11 +29,12 @@ enum class Transfer : uint8_t {
 
 struct SharedCall {
   Transfer transfer = Transfer::kBarrier;
-  Signature signature;  // compared among the members as it is; it must tell what P, root and counts do not
-  ConstSpan in;
-  Span out;
+  Signature signature =
+      {};  // compared among the members as it is; it must tell what P, root and counts do not
+  ConstSpan in = {};
+  Span out = {};
   int root = 0;  // a rank of the group
-  Reduction reduction;
+  Reduction reduction = {};
   std::span<const int64_t> in_counts = {};  // elements; read by start() only
   std::span<const int64_t> out_counts = {};
 };

@@ -45,22 +45,27 @@ SharedMemory::SharedMemory(int world_size, int world_rank)
 SharedMemory::~SharedMemory() = default;
 
 Buffer SharedMemory::allocate(Bootstrap& members, std::span<const int> world_ranks, int64_t bytes) {
+  // The longest part decides. The first member's number, which no other allocation of its has, makes one that
+  // is unique in the world.
+  struct Wish {
+    int64_t bytes = 0;
+    uint64_t number = 0;
+  };
+  Wish mine{bytes, 0};
+  {
+    const std::lock_guard lock(mutex_);
+    mine.number = ++made_;
+  }
+  std::vector<Wish> wishes(world_ranks.size());
+  members.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(wishes)));
   auto made = std::make_unique<Allocation>();
-  made->mapping = map_shared(members, flag_offset(bytes) + kLine);
-  made->bytes = bytes;
+  for (const Wish& wish : wishes) made->bytes = std::max(made->bytes, wish.bytes);
+  made->id = (static_cast<uint64_t>(world_ranks[0] + 1) << 40) | wishes[0].number;
+  made->mapping = map_shared(members, flag_offset(made->bytes) + kLine);
   made->member_of.assign(static_cast<size_t>(world_size_), -1);
   for (size_t m = 0; m < world_ranks.size(); ++m) {
     made->member_of[static_cast<size_t>(world_ranks[m])] = static_cast<int>(m);
   }
-  // The first member's number, which no other allocation of its has, makes one that is unique in the world.
-  std::vector<uint64_t> numbers(world_ranks.size());
-  uint64_t mine = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    mine = ++made_;
-  }
-  members.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(numbers)));
-  made->id = (static_cast<uint64_t>(world_ranks[0] + 1) << 40) | numbers[0];
   std::byte* data = made->mapping.part(members.rank());
   const uint64_t id = made->id;
   const std::lock_guard lock(mutex_);

@@ -29,7 +29,8 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
   SharedMemory(int world_size, int world_rank);
   ~SharedMemory();
 
-  // Collective among `members`, whose ranks in the world are world_ranks. Throws on every member or on none.
+  // Collective among `members`, whose ranks in the world are world_ranks. Sizes may differ; each part
+  // has room for the largest. Throws on every member or on none.
   Buffer allocate(Bootstrap& members, std::span<const int> world_ranks, int64_t bytes);
 
   // Where this rank's span lies, if all of the ranks see it.
