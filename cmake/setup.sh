@@ -5,7 +5,7 @@ rondo_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 rondo_packages=(
   g++ cmake ninja-build ccache pkg-config libopenmpi-dev openmpi-bin libdnnl-dev ocl-icd-opencl-dev
   libcxxopts-dev nlohmann-json3-dev libspdlog-dev libfmt-dev zlib1g-dev libhwloc-dev libxxhash-dev librandom123-dev
-  libgtest-dev libgmock-dev libbenchmark-dev dataset-fashion-mnist
+  libgtest-dev libgmock-dev libbenchmark-dev dataset-fashion-mnist iproute2
 )
 
 # Open MPI refuses to run as root, and more ranks than cores, unless told. Other launchers ignore these.
