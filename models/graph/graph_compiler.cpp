@@ -21,7 +21,8 @@ class GraphCompiler {
       : graph_(graph),
         request_(request),
         builder_(backend, stream, request.rows,
-                 request.purpose == Purpose::kTrain ? Mode::kTraining : Mode::kInference) {
+                 request.purpose == Purpose::kTrain ? Mode::kTraining : Mode::kInference,
+                 request.reuse_memory) {
     if (objective()) {
       if (graph.outputs().size() != 1) {
         raise<Unavailable>("training and evaluation of a model with {} outputs", graph.outputs().size());
@@ -42,7 +43,7 @@ class GraphCompiler {
       builder_.tensor(result);
       builder_.plan().output = result;
     }
-    return builder_.finish(request_.reuse_memory);
+    return builder_.finish();
   }
 
  private:

@@ -9,8 +9,8 @@
 
 namespace rondo {
 
-PlanBuilder::PlanBuilder(KernelBackend& backend, Stream& stream, int64_t rows, Mode mode)
-    : backend_(backend), stream_(stream), plan_(std::make_unique<Plan>()) {
+PlanBuilder::PlanBuilder(KernelBackend& backend, Stream& stream, int64_t rows, Mode mode, bool reuse_memory)
+    : backend_(backend), stream_(stream), reuse_memory_(reuse_memory), plan_(std::make_unique<Plan>()) {
   plan_->rows = rows;
   plan_->mode = mode;
 }
@@ -143,6 +143,7 @@ bool PlanBuilder::will_be_read(int memory) const {
 }
 
 bool PlanBuilder::may_overwrite(ValueId value) const {
+  if (!reuse_memory_) return false;
   if (state(value).flat_of >= 0 || storage(value) < 0 || will_be_read(storage(value))) return false;
   // Whoever reads the original later would be given the copy again.
   for (ValueId origin = state(value).copy_of; origin >= 0; origin = state(origin).copy_of) {
@@ -187,7 +188,7 @@ void PlanBuilder::add_gradient(ValueId value, Gradient gradient) {
 }
 
 ValueId PlanBuilder::gradient_value(const TensorDesc& wanted, const Gradient& over, std::string name) {
-  if (over && over.exclusive && storage(over.id) >= 0 && desc(over.id) == wanted) {
+  if (reuse_memory_ && over && over.exclusive && storage(over.id) >= 0 && desc(over.id) == wanted) {
     return add_view(over.id, wanted, std::move(name));
   }
   return add_value(wanted, std::move(name));
@@ -268,10 +269,10 @@ void PlanBuilder::find_lifetimes() {
   if (plan_->output >= 0) touch(plan_->output);
 }
 
-std::unique_ptr<Plan> PlanBuilder::finish(bool reuse_memory) {
+std::unique_ptr<Plan> PlanBuilder::finish() {
   if (training() && plan_->label >= 0) emit_backward();
   find_lifetimes();
-  plan_->arena_bytes = plan_memory(plan_->storages, reuse_memory);
+  plan_->arena_bytes = plan_memory(plan_->storages, reuse_memory_);
   tape_.clear();
   return std::move(plan_);
 }

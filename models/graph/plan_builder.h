@@ -40,7 +40,8 @@ struct WeightGradient {
 
 class PlanBuilder {
  public:
-  PlanBuilder(KernelBackend& backend, Stream& stream, int64_t rows, Mode mode);
+  // Without `reuse_memory` every value has memory of its own and nothing is done in place.
+  PlanBuilder(KernelBackend& backend, Stream& stream, int64_t rows, Mode mode, bool reuse_memory);
 
   KernelBackend& backend() const { return backend_; }
   Mode mode() const { return plan_->mode; }
@@ -113,7 +114,7 @@ class PlanBuilder {
   void end_layer(ValueId out, int reads) { state(out).reads += reads; }
   Plan& plan() { return *plan_; }
   // Emits the backward steps from the gradients added so far and plans the memory.
-  std::unique_ptr<Plan> finish(bool reuse_memory);
+  std::unique_ptr<Plan> finish();
 
  private:
   struct ValueState {
@@ -144,6 +145,7 @@ class PlanBuilder {
 
   KernelBackend& backend_;
   Stream& stream_;
+  bool reuse_memory_;
   std::unique_ptr<Plan> plan_;
   std::deque<ValueState> states_;
   std::vector<std::pair<ValueId, std::function<void(Gradient)>>> tape_;
