@@ -1,7 +1,5 @@
 #include "runtime/comm/shared/collective.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -35,7 +33,7 @@ void SharedCollective::start(const SharedCall& call) {
   call_.in_counts = call_.out_counts = {};
   number_ = group_.started_++;
   arrived_ = 0;
-  counts_text_.clear();
+  split_ = {};
   in_place_sources_ = false;
   chunks_ = filled_ = reduced_ = taken_ = 0;
   stage_ = Stage::kQueued;
@@ -142,20 +140,15 @@ void SharedCollective::compare_counts() {
     for (int to = 0; to < size(); ++to) {
       const int64_t sent = group_.counts(from, number_)[to];
       const int64_t expected = group_.counts(to, number_)[size() + from];
-      if (sent == expected || !counts_text_.empty()) continue;
-      const auto name = [this](int r) -> const std::string& {
-        return group_.world().name(group_.world_ranks()[static_cast<size_t>(r)]);
-      };
-      counts_text_ = fmt::format(
-          "ranks differ in a collective: in {} {} gives {} elements to {}, which expects {}; nothing was "
-          "transferred",
-          call_name(call_.signature), name(from), sent, name(to), expected);
+      if (sent == expected || split_.sent != split_.expected) continue;
+      split_ = {from, to, sent, expected};
     }
   }
 }
 
 std::string SharedCollective::mismatch(const Topology& topology) const {
-  return consensus_.differs() ? consensus_.message(topology) : counts_text_;
+  if (consensus_.differs()) return consensus_.message(topology);
+  return split_mismatch(topology, call_.signature, split_);
 }
 
 void SharedCollective::plan() {

@@ -56,7 +56,7 @@ class SharedCollective {
 
   // After it is over. When members differ nothing was transferred, and later calls still work. The text is
   // the same on every member.
-  bool differs() const { return consensus_.differs() || !counts_text_.empty(); }
+  bool differs() const { return consensus_.differs() || split_.sent != split_.expected; }
   std::string mismatch(const Topology& topology) const;  // of the group's ranks
   const Consensus& consensus() const { return consensus_; }
 
@@ -123,7 +123,7 @@ class SharedCollective {
   int64_t number_ = 0;  // among the group's calls
   int arrived_ = 0;     // ranks below this one have
   Consensus consensus_;
-  std::string counts_text_;
+  SplitMismatch split_;            // sent and expected are equal: all fit
   bool in_place_sources_ = false;  // somebody reads somebody's memory: departures count
 
   int64_t base_ = 0;    // the group's chunks before this call

@@ -44,6 +44,7 @@ static_assert(std::atomic<uint32_t>::is_always_lock_free && std::atomic<uint64_t
 
 constexpr int kSpins = 24;  // with a poll between each, one to two microseconds
 constexpr auto kYielding = std::chrono::microseconds(80);
+constexpr auto kBetweenPolls = std::chrono::microseconds(20);
 
 void relax() {
 #if defined(__x86_64__)
@@ -248,7 +249,7 @@ void SharedWait::reset() {
   spins_ = 0;
 }
 
-bool SharedWait::pause() {
+bool SharedWait::pause(bool polls) {
   RankBlock& own = world_.block(world_.rank_);
   switch (stage_) {
     case Stage::kSpin:
@@ -271,7 +272,7 @@ bool SharedWait::pause() {
     case Stage::kAnnounced:
       break;
   }
-  futex_wait(own.rings, ticket_, longest_);
+  futex_wait(own.rings, ticket_, polls ? std::min(longest_, kBetweenPolls) : longest_);
   ticket_ = own.rings.load();
   return true;
 }

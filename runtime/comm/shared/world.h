@@ -100,8 +100,9 @@ class SharedWait {
   SharedWait& operator=(const SharedWait&) = delete;
 
   void reset();
-  // Returns true when it slept, so that rare checks can ride on that.
-  bool pause();
+  // Returns true when it slept, so that rare checks can ride on that. `polls`: somebody waits for something
+  // that does not ring; sleeps for a few microseconds only.
+  bool pause(bool polls = false);
 
  private:
   enum class Stage : uint8_t { kSpin, kYield, kAnnounced };

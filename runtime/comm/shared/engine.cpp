@@ -1,0 +1,138 @@
+#include "runtime/comm/shared/engine.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "runtime/base/error.h"
+#include "runtime/comm/shared/work.h"
+#include "runtime/comm/shared/world.h"
+
+namespace rondo {
+namespace {
+
+constexpr size_t kUsualInFlight = 1024;
+
+}  // namespace
+
+SharedEngine::SharedEngine(std::shared_ptr<SharedWorld> world, Device& device, bool progress_thread,
+                           std::shared_ptr<void> keep)
+    : keep_(std::move(keep)), world_(std::move(world)), device_(device) {
+  active_.reserve(kUsualInFlight);
+  if (progress_thread) thread_ = std::thread([this] { run_thread(); });
+}
+
+SharedEngine::~SharedEngine() {
+  {
+    const std::lock_guard guard(mutex_);
+    stop_ = true;
+    if (failure_.empty()) failure_ = "its communicator is gone";
+    end_all(failure_);
+  }
+  wake_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void SharedEngine::add(SharedWork& work) {
+  active_.push_back(&work);
+  poll();
+  if (has_thread() && !work.over()) wake_.notify_one();
+}
+
+bool SharedEngine::poll() {
+  bool moved = false;
+  bool any_over = false;
+  try {
+    if (world_->failed() && failure_.empty()) end_all(world_->failure());
+    if (check_due_) check_deadlines();
+    for (SharedWork* work : active_) {
+      moved = work->advance() || moved;
+      any_over = any_over || work->over();
+    }
+  } catch (const PeerError& error) {
+    world_->publish(error.what());
+    end_all(world_->failure());
+    return true;
+  }
+  if (any_over) std::erase_if(active_, [](const SharedWork* work) { return work->over(); });
+  return moved;
+}
+
+void SharedEngine::check_deadlines() {
+  check_due_ = false;
+  const auto now = std::chrono::steady_clock::now();
+  for (const SharedWork* work : active_) work->check(now);
+}
+
+void SharedEngine::raise_failure() const {
+  if (!failure_.empty()) throw PeerError(failure_);
+  if (world_->failed()) throw PeerError(world_->failure());
+}
+
+void SharedEngine::end_all(const std::string& text) {
+  if (failure_.empty()) failure_ = text;
+  for (SharedWork* work : active_) work->fail();
+  active_.clear();
+}
+
+void SharedEngine::publish(std::string_view reason) noexcept {
+  world_->publish(reason);
+  try {
+    drive_once();
+  } catch (...) {
+    // The world has the failure; whoever calls next meets it.
+  }
+}
+
+void SharedEngine::drive_once() {
+  const Caller caller(*this);
+  const std::lock_guard guard(mutex_);
+  poll();
+}
+
+void SharedEngine::drive(SharedWork& work) {
+  const Caller caller(*this);
+  SharedWait wait(*world_);
+  bool slept = false;
+  for (;;) {
+    bool moved = false;
+    {
+      const std::lock_guard guard(mutex_);
+      if (work.over()) return;
+      if (slept) check_due_ = true;  // cheap beside a sleep
+      moved = poll();
+      if (work.over()) return;
+    }
+    slept = false;
+    if (moved) {
+      wait.reset();
+    } else {
+      slept = wait.pause(work.waits_for_event());
+    }
+  }
+}
+
+void SharedEngine::run_thread() {
+  SharedWait wait(*world_);
+  std::unique_lock guard(mutex_);
+  while (!stop_) {
+    if (active_.empty() || callers_.load() > 0) {
+      wait.reset();
+      wake_.wait_for(guard, std::chrono::milliseconds(active_.empty() ? 1000 : 1));
+      continue;
+    }
+    const bool moved = poll();
+    const bool event = std::any_of(active_.begin(), active_.end(),
+                                   [](const SharedWork* work) { return work->waits_for_event(); });
+    guard.unlock();
+    bool slept = false;
+    if (moved) {
+      wait.reset();
+    } else {
+      slept = wait.pause(event);
+    }
+    guard.lock();
+    if (slept) check_due_ = true;
+  }
+}
+
+}  // namespace rondo
