@@ -9,12 +9,14 @@ add_library(rondo::rondo ALIAS rondo_rondo)
 set_target_properties(rondo_rondo PROPERTIES EXPORT_NAME rondo)
 
 get_property(rondo_targets GLOBAL PROPERTY RONDO_TARGETS)
+list(REMOVE_ITEM rondo_targets rondo_program)  # the inside of train, no part of the library
 target_link_libraries(rondo_rondo INTERFACE ${rondo_targets})
 
 set(rondo_package ${CMAKE_INSTALL_LIBDIR}/cmake/rondo)
 install(TARGETS ${rondo_targets} rondo_rondo EXPORT rondo)
 install(EXPORT rondo NAMESPACE rondo:: DESTINATION ${rondo_package} FILE rondo-targets.cmake)
-install(DIRECTORY runtime models DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rondo FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY runtime models DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rondo FILES_MATCHING PATTERN "*.h"
+        PATTERN program EXCLUDE)
 if(TARGET train)
   install(PROGRAMS $<TARGET_FILE:train> DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME rondo-train)
 endif()
