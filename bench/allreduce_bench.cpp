@@ -32,6 +32,7 @@ struct Options {
   int64_t max = 256 << 20;
   int factor = 4;
   int repeats = 11;
+  double percentile = 50.0;
   std::vector<std::string> impls;
   std::string json;
 };
@@ -46,6 +47,8 @@ cxxopts::Options make_parser() {
       ("factor", "from one message to the next", cxxopts::value<int>()->default_value("4"))  //
       ("repeats", "rounds in which each implementation has one turn; rows are medians of them",
        cxxopts::value<int>()->default_value("11"))  //
+      ("percentile", "of the rounds, where a busy machine leaves no use for the median",
+       cxxopts::value<double>()->default_value("50"))  //
       ("impls", fmt::format("which, comma-separated; this build has {}", fmt::join(contestant_names(), ",")),
        cxxopts::value<std::vector<std::string>>()->default_value(""), "LIST")                       //
       ("json", "write the rows to FILE", cxxopts::value<std::string>()->default_value(""), "FILE")  //
@@ -59,6 +62,7 @@ Options read_options(const cxxopts::ParseResult& given) {
   options.max = parse_size("max", given["max"].as<std::string>());
   options.factor = given["factor"].as<int>();
   options.repeats = given["repeats"].as<int>();
+  options.percentile = given["percentile"].as<double>();
   options.json = given["json"].as<std::string>();
   options.impls = given["impls"].as<std::vector<std::string>>();
   std::erase(options.impls, "");
@@ -66,6 +70,8 @@ Options read_options(const cxxopts::ParseResult& given) {
   require(options.min <= options.max, "--min {} is larger than --max {}", options.min, options.max);
   require(options.factor >= 2, "--factor must be at least 2, got {}", options.factor);
   require(options.repeats >= 1, "--repeats must be at least 1, got {}", options.repeats);
+  require(options.percentile >= 0.0 && options.percentile <= 100.0, "--percentile is 0 to 100, got {}",
+          options.percentile);
   require(static_cast<bool>(launched_by()), "start it under a launcher: mpirun -np 2 allreduce_bench");
   return options;
 }
@@ -104,6 +110,15 @@ class Referee {
 constexpr int kPeriod = 509;
 int input(int index, int rank, int salt) {
   return (index * 31 + rank * 17 + salt * 7) % kPeriod - kPeriod / 2;
+}
+
+// Between two values on a straight line, so that 50 is the median.
+double percentile(std::vector<double> values, double percent) {
+  std::sort(values.begin(), values.end());
+  const double place = percent / 100.0 * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(place);
+  const size_t above = std::min(below + 1, values.size() - 1);
+  return values[below] + (place - static_cast<double>(below)) * (values[above] - values[below]);
 }
 
 class Match {
@@ -181,13 +196,11 @@ void Match::play(benchmark::State& state, int64_t bytes) {
   for (size_t i = 0; i < contestants_.size(); ++i) {
     Contestant& contestant = *contestants_[i];
     wrong[i] += count_wrong(contestant, count, 2);
-    std::vector<double>& all = seconds[i];
-    std::sort(all.begin(), all.end());
-    const double median = 0.5 * (all[all.size() / 2] + all[(all.size() - 1) / 2]);
-    state.counters[fmt::format("{}_us", contestant.name())] = median * 1e6;
+    const double us = percentile(seconds[i], options_.percentile) * 1e6;
+    state.counters[fmt::format("{}_us", contestant.name())] = us;
     rows_.push_back({.bytes = bytes,
                      .impl = std::string(contestant.name()),
-                     .us = median * 1e6,
+                     .us = us,
                      .sums = contestant.sums(),
                      .wrong = wrong[i]});
     if (field_.comm->rank() == 0) print_row(rows_.back(), field_.comm->size());

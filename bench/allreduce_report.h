@@ -11,7 +11,7 @@ namespace rondo::bench {
 struct AllReduceRow {
   int64_t bytes = 0;
   std::string impl;
-  double us = 0.0;    // median over the repetitions of the slowest rank's time of a call
+  double us = 0.0;    // median (or --percentile) over the rounds of the slowest rank's time of a call
   bool sums = true;   // false: a copy, which has no result to check and no bus factor
   int64_t wrong = 0;  // elements over all ranks that are not the exact sum
 };
