@@ -12,9 +12,15 @@ struct ConformanceCase {
   void (*run)(Communicator& comm);
 };
 
-// Values, sizes, types, operations: leaves the communicator usable.
-std::span<const ConformanceCase> collective_cases();
-// Errors, and what is left of the communicator after them.
+// Reductions of all types, operations, sizes and scales.
+std::span<const ConformanceCase> reduction_cases();
+// Broadcast, gather, scatter, all-to-all.
+std::span<const ConformanceCase> move_cases();
+// Asynchronous calls and process sets.
+std::span<const ConformanceCase> order_cases();
+// Wrong local arguments.
+std::span<const ConformanceCase> argument_cases();
+// Errors between ranks, and what is left of the communicator after them.
 std::span<const ConformanceCase> error_cases();
 // runtime/comm/agreement.h.
 std::span<const ConformanceCase> agreement_cases();

@@ -20,13 +20,21 @@
 namespace rondo {
 namespace {
 
-std::unique_ptr<Communicator> make_communicator(Device& device, Progress progress, int64_t chunk_bytes = 0) {
-  return make_host_communicator(
-      test_session(), device,
-      {.deadline = std::chrono::seconds(40), .progress = progress, .chunk_bytes = chunk_bytes});
+struct Mode {
+  const char* name;
+  Progress progress;
+  bool shared_memory;
+};
+
+std::unique_ptr<Communicator> make_communicator(Device& device, const Mode& mode, int64_t chunk_bytes = 0) {
+  return make_host_communicator(test_session(), device,
+                                {.deadline = std::chrono::seconds(40),
+                                 .progress = mode.progress,
+                                 .shared_memory = mode.shared_memory,
+                                 .chunk_bytes = chunk_bytes});
 }
 
-using Parameter = std::tuple<ConformanceCase, Progress>;
+using Parameter = std::tuple<ConformanceCase, Mode>;
 
 class HostConformance : public testing::TestWithParam<Parameter> {};
 
@@ -42,13 +50,24 @@ TEST_P(HostConformance, Case) {
 }
 
 std::string parameter_name(const testing::TestParamInfo<Parameter>& info) {
-  return std::string(std::get<0>(info.param).name) +
-         (std::get<1>(info.param) == Progress::kThread ? "_Thread" : "_Inline");
+  return std::string(std::get<0>(info.param).name) + "_" + std::get<1>(info.param).name;
 }
 
-constexpr Progress kModes[] = {Progress::kInline, Progress::kThread};
-INSTANTIATE_TEST_SUITE_P(Collectives, HostConformance,
-                         testing::Combine(testing::ValuesIn(collective_cases()), testing::ValuesIn(kModes)),
+constexpr Mode kModes[] = {{"Inline", Progress::kInline, false},
+                           {"Thread", Progress::kThread, false},
+                           {"SharedInline", Progress::kInline, true},
+                           {"SharedThread", Progress::kThread, true}};
+INSTANTIATE_TEST_SUITE_P(Reductions, HostConformance,
+                         testing::Combine(testing::ValuesIn(reduction_cases()), testing::ValuesIn(kModes)),
+                         parameter_name);
+INSTANTIATE_TEST_SUITE_P(Moves, HostConformance,
+                         testing::Combine(testing::ValuesIn(move_cases()), testing::ValuesIn(kModes)),
+                         parameter_name);
+INSTANTIATE_TEST_SUITE_P(Order, HostConformance,
+                         testing::Combine(testing::ValuesIn(order_cases()), testing::ValuesIn(kModes)),
+                         parameter_name);
+INSTANTIATE_TEST_SUITE_P(Arguments, HostConformance,
+                         testing::Combine(testing::ValuesIn(argument_cases()), testing::ValuesIn(kModes)),
                          parameter_name);
 INSTANTIATE_TEST_SUITE_P(Errors, HostConformance,
                          testing::Combine(testing::ValuesIn(error_cases()), testing::ValuesIn(kModes)),
@@ -59,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Agreement, HostConformance,
 
 TEST(HostCommunicator, ManyShortChunks) {
   const auto device = make_cpu_device(1);
-  const auto comm = make_communicator(*device, Progress::kInline, 100);
+  const auto comm = make_communicator(*device, kModes[0], 100);
   std::vector<double> values(30011);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i) * (comm->rank() + 1);
   const Span span = span_of(std::span(values));
@@ -68,9 +87,13 @@ TEST(HostCommunicator, ManyShortChunks) {
   for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], static_cast<double>(i) * ranks);
 }
 
-TEST(HostCommunicator, AllocatesNothingAfterWarmUp) {
+class HostModes : public testing::TestWithParam<Mode> {};
+INSTANTIATE_TEST_SUITE_P(Modes, HostModes, testing::ValuesIn(kModes),
+                         [](const auto& mode) { return std::string(mode.param.name); });
+
+TEST_P(HostModes, AllocatesNothingAfterWarmUp) {
   const auto device = make_cpu_device(1);
-  const auto comm = make_communicator(*device, Progress::kThread);
+  const auto comm = make_communicator(*device, GetParam());
   std::vector<float> small(100, 1.0f);
   std::vector<float> large(200000, 1.0f);
   std::vector<float> gathered(small.size() * static_cast<size_t>(comm->size()));

@@ -31,8 +31,17 @@ std::string parameter_name(const testing::TestParamInfo<Parameter>& info) {
 }
 
 constexpr int kRanks[] = {1, 2, 3, 4, 5, 8};
-INSTANTIATE_TEST_SUITE_P(Collectives, LocalConformance,
-                         testing::Combine(testing::ValuesIn(collective_cases()), testing::ValuesIn(kRanks)),
+INSTANTIATE_TEST_SUITE_P(Reductions, LocalConformance,
+                         testing::Combine(testing::ValuesIn(reduction_cases()), testing::ValuesIn(kRanks)),
+                         parameter_name);
+INSTANTIATE_TEST_SUITE_P(Moves, LocalConformance,
+                         testing::Combine(testing::ValuesIn(move_cases()), testing::ValuesIn(kRanks)),
+                         parameter_name);
+INSTANTIATE_TEST_SUITE_P(Order, LocalConformance,
+                         testing::Combine(testing::ValuesIn(order_cases()), testing::ValuesIn(kRanks)),
+                         parameter_name);
+INSTANTIATE_TEST_SUITE_P(Arguments, LocalConformance,
+                         testing::Combine(testing::ValuesIn(argument_cases()), testing::ValuesIn(kRanks)),
                          parameter_name);
 INSTANTIATE_TEST_SUITE_P(Errors, LocalConformance,
                          testing::Combine(testing::ValuesIn(error_cases()), testing::ValuesIn(kRanks)),
@@ -52,7 +61,10 @@ TEST_P(SelfConformance, Case) {
 const auto case_name = [](const testing::TestParamInfo<ConformanceCase>& info) {
   return std::string(info.param.name);
 };
-INSTANTIATE_TEST_SUITE_P(Collectives, SelfConformance, testing::ValuesIn(collective_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Reductions, SelfConformance, testing::ValuesIn(reduction_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Moves, SelfConformance, testing::ValuesIn(move_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Order, SelfConformance, testing::ValuesIn(order_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Arguments, SelfConformance, testing::ValuesIn(argument_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Errors, SelfConformance, testing::ValuesIn(error_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Agreement, SelfConformance, testing::ValuesIn(agreement_cases()), case_name);
 

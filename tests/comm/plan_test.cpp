@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/error.h"
+#include "runtime/comm/cost_model.h"
 #include "runtime/comm/half.h"
-#include "runtime/comm/host/chunk_plan.h"
 #include "runtime/comm/host/host_communicator.h"
 #include "runtime/comm/mpi/launcher.h"
 #include "runtime/comm/reduce.h"
@@ -17,113 +18,6 @@
 
 namespace rondo {
 namespace {
-
-// Runs the plans of all ranks on small buffers of counters, by the plan's own rules of what may start when.
-struct Ring {
-  std::vector<ChunkPlan> plans;
-  std::vector<std::vector<int>> in;
-  std::vector<std::vector<int>> out;
-
-  void run() {
-    const size_t size = plans.size();
-    std::vector<int64_t> sent(size, 0);
-    std::vector<int64_t> received(size, 0);
-    std::vector<std::vector<std::vector<int>>> wire(size);  // to each rank
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (size_t r = 0; r < size; ++r) {
-        if (sent[r] < plans[r].sends() && received[r] >= plans[r].receives_before_send(sent[r])) {
-          const auto c = plans[r].send(sent[r]++);
-          const auto& from = c.from_input ? in[r] : out[r];
-          wire[(r + 1) % size].emplace_back(from.begin() + c.offset, from.begin() + c.offset + c.bytes);
-          moved = true;
-        }
-        const size_t next = static_cast<size_t>(received[r]);
-        if (received[r] < plans[r].receives() && next < wire[r].size() &&
-            sent[r] >= plans[r].sends_before_receive(received[r])) {
-          const auto c = plans[r].receive(received[r]++);
-          ASSERT_EQ(static_cast<int64_t>(wire[r][next].size()), c.bytes);
-          for (int64_t i = 0; i < c.bytes; ++i) {
-            const auto at = static_cast<size_t>(c.offset + i);
-            const int value = wire[r][next][static_cast<size_t>(i)];
-            out[r][at] = c.reduce ? in[r][at] + value : value;
-          }
-          moved = true;
-        }
-      }
-    }
-    for (size_t r = 0; r < size; ++r) {
-      EXPECT_EQ(sent[r], plans[r].sends());
-      EXPECT_EQ(received[r], plans[r].receives());
-    }
-  }
-};
-
-TEST(ChunkPlan, RingAllReduceSumsEverything) {
-  for (int size = 2; size <= 6; ++size) {
-    for (int64_t count = 0; count < 30; ++count) {
-      for (int64_t chunk = 1; chunk <= 4; ++chunk) {
-        Ring ring;
-        for (int r = 0; r < size; ++r) {
-          ring.plans.emplace_back().plan_all_reduce(r, size, count, 1, chunk);
-          ring.in.emplace_back(static_cast<size_t>(count), 1 << (4 * r));
-          ring.out.emplace_back(static_cast<size_t>(count), -1);
-        }
-        ring.run();
-        int sum = 0;
-        for (int r = 0; r < size; ++r) sum += 1 << (4 * r);
-        for (const auto& out : ring.out) ASSERT_THAT(out, testing::Each(sum)) << size << " ranks, " << count;
-      }
-    }
-  }
-}
-
-TEST(ChunkPlan, RingAllGatherAndChainDeliverEverything) {
-  const std::vector<int64_t> counts{3, 0, 11, 1};
-  Ring gather;
-  Ring chain;
-  for (int r = 0; r < 4; ++r) {
-    gather.plans.emplace_back().plan_all_gather(r, 4, counts, 1, 2);
-    gather.in.emplace_back();
-    std::vector<int> own(15, -1);
-    for (int b = 0, at = 0; b < 4; ++b) {
-      for (int64_t i = 0; i < counts[static_cast<size_t>(b)]; ++i, ++at) {
-        if (b == r) own[static_cast<size_t>(at)] = at;
-      }
-    }
-    gather.out.push_back(own);
-    chain.plans.emplace_back().plan_chain(r, 4, 2, 9, 4);
-    chain.in.emplace_back();
-    chain.out.emplace_back(9, r);
-  }
-  gather.run();
-  chain.run();
-  for (const auto& out : gather.out) {
-    for (int i = 0; i < 15; ++i) EXPECT_EQ(out[static_cast<size_t>(i)], i);
-  }
-  for (const auto& out : chain.out) EXPECT_THAT(out, testing::Each(2));
-}
-
-TEST(ChunkPlan, CountsBeyond32Bits) {
-  const int64_t count = (int64_t{1} << 32) + 5;
-  const int64_t chunk_bytes = 32 << 10;
-  ChunkPlan plan;
-  plan.plan_all_reduce(1, 3, count, 4, chunk_bytes);
-  int64_t reduced = 0;
-  int64_t gathered = 0;
-  int64_t end = 0;
-  for (int64_t i = 0; i < plan.receives(); ++i) {
-    const auto c = plan.receive(i);
-    ASSERT_LE(c.bytes, chunk_bytes);
-    ASSERT_EQ(c.offset % 4, 0);
-    (c.reduce ? reduced : gathered) += c.bytes;
-    end = std::max(end, c.offset + c.bytes);
-  }
-  EXPECT_EQ(end, count * 4);
-  // Two of three segments are received twice each, as summand and as sum.
-  EXPECT_NEAR(static_cast<double>(reduced), static_cast<double>(count) * 8 / 3, 16);
-  EXPECT_NEAR(static_cast<double>(gathered), static_cast<double>(count) * 8 / 3, 16);
-}
 
 TEST(Reduce, KeepsWhatDoesNotCompareAndWrapsIntegers) {
   const std::vector<int32_t> big(9, std::numeric_limits<int32_t>::max());
@@ -164,6 +58,41 @@ TEST(Half, RoundsToNearestEven) {
   EXPECT_EQ(half::bfloat16(1.0f + 0x1p-8f).bits, 0x3f80);  // ties to even
   EXPECT_EQ(half::bfloat16(1.0f + 0x1.8p-7f).bits, 0x3f82);
   EXPECT_EQ(half::bfloat16(std::numeric_limits<float>::infinity()).bits, 0x7f80);
+}
+
+TEST(CostModel, SurvivesItsText) {
+  CostModel model;
+  model.inside.latency_us = 1.25;
+  model.between = {.latency_us = 33, .bytes_per_us = 0.5, .crossing_share = 0.75};
+  EXPECT_EQ(CostModel::from_text(model.to_text()).to_text(), model.to_text());
+  const CostModel partly = CostModel::from_text("# measured\n\n  between.latency_us\t7 # slow\r\n");
+  EXPECT_EQ(partly.between.latency_us, 7);
+  EXPECT_EQ(partly.inside.latency_us, CostModel().inside.latency_us);
+}
+
+TEST(CostModel, RefusesWhatItDoesNotKnow) {
+  for (const char* text :
+       {"between.latency 7", "between.latency_us", "between.latency_us x", "inside.latency_us -1",
+        "inside.latency_us 1 2", "inside.bytes_per_us inf", "inside.bytes_per_us 0"}) {
+    EXPECT_THROW(CostModel::from_text(std::string("inside.latency_us 1\n") + text), InvalidArgument) << text;
+  }
+}
+
+TEST(CostModel, ChoosesBySizeAndTopology) {
+  const CostModel model;
+  const auto choose = [&](ReduceShape shape) { return choose_all_reduce(model, shape); };
+  ReduceShape shape{.ranks = 8, .hosts = 8, .most_on_a_host = 1, .bytes = 100, .exchange_fits = true};
+  EXPECT_EQ(choose(shape), ReduceAlgorithm::kExchange);
+  shape.exchange_fits = false;
+  shape.bytes = 20000;
+  EXPECT_EQ(choose(shape), ReduceAlgorithm::kDirect);
+  shape.bytes = 64 << 20;
+  EXPECT_EQ(choose(shape), ReduceAlgorithm::kRing);
+  shape.rounds_once = true;
+  EXPECT_EQ(choose(shape), ReduceAlgorithm::kDirect);
+  // Ranks that share a link would cross it many times over.
+  EXPECT_EQ(choose({.ranks = 8, .hosts = 2, .most_on_a_host = 4, .bytes = 1 << 20}), ReduceAlgorithm::kRing);
+  EXPECT_EQ(choose({.ranks = 2, .hosts = 2, .most_on_a_host = 1, .bytes = 1 << 20}), ReduceAlgorithm::kRing);
 }
 
 TEST(Consensus, IsTheSameInAnyOrderOfMerging) {

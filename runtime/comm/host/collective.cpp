@@ -2,10 +2,11 @@
 
 #include <fmt/core.h>
 
-#include <cstring>
+#include <algorithm>
 #include <numeric>
 
 #include "runtime/base/error.h"
+#include "runtime/comm/host/bytes.h"
 #include "runtime/comm/host/engine.h"
 #include "runtime/comm/reduce.h"
 
@@ -18,45 +19,82 @@ HostCollective::HostCollective(HostEngine& engine, const HostGroup& group, std::
   blocks_.reserve(static_cast<size_t>(group.size()));
 }
 
-void HostCollective::start(const HostCall& call, int64_t chunk_bytes) {
+void HostCollective::start(const HostCall& call, int64_t chunk_bytes, const CostModel& costs) {
   call_ = call;
   chunk_bytes_ = chunk_bytes;
+  costs_ = &costs;
   deadline_ = Clock::now() + call.deadline;
   mismatch_.clear();
   counts_.assign(call.counts.begin(), call.counts.end());
-  call_.counts = {};
+  receive_counts_.assign(call.receive_counts.begin(), call.receive_counts.end());
+  pairs_.assign(call.pairs.begin(), call.pairs.end());
+  call_.counts = call_.receive_counts = {};
+  call_.pairs = {};
   stage_ = Stage::kAfter;
 }
 
-void HostCollective::start_exchange() {
+Reduction HostCollective::reduction() const {
+  const Signature& call = call_.signature;
+  return {.dtype = call.dtype,
+          .op = call.op,
+          .prescale = call.prescale,
+          .postscale = call.postscale,
+          .divisor = call.op == ReduceOp::kAverage ? group_.size() : 1};
+}
+
+// The blocks that ride along when they are short enough; the same on every rank that makes the same call.
+void HostCollective::choose_blocks() {
+  const Signature& call = call_.signature;
   const auto size = static_cast<size_t>(group_.size());
-  const int64_t element = dtype_size(call_.signature.dtype);
-  block_bytes_.clear();
-  switch (call_.signature.kind) {
+  block_bytes_.assign(size, 0);
+  switch (call.kind) {
     case CollectiveKind::kAllReduce:
-      block_bytes_.assign(size, call_.in.bytes());
-      break;
-    case CollectiveKind::kBroadcast:
-      block_bytes_.assign(size, 0);
-      block_bytes_[static_cast<size_t>(call_.signature.root)] = call_.in.bytes();
-      break;
-    case CollectiveKind::kAllGatherV:
-    case CollectiveKind::kSplit:
-      for (const int64_t count : counts_) block_bytes_.push_back(count * element);
-      break;
     case CollectiveKind::kAllReduceGroup:
     case CollectiveKind::kReduceScatter:
-    case CollectiveKind::kAllToAllV:
-    case CollectiveKind::kGatherV:
+      block_bytes_.assign(size, call.bytes());
+      break;
+    case CollectiveKind::kBroadcast:
     case CollectiveKind::kScatterV:
+      block_bytes_[static_cast<size_t>(call.root)] = call.bytes();
+      break;
+    case CollectiveKind::kAllGatherV:
+    case CollectiveKind::kGatherV:
+    case CollectiveKind::kSplit:
+      for (size_t r = 0; r < size; ++r) block_bytes_[r] = counts_[r] * dtype_size(call.dtype);
+      break;
+    case CollectiveKind::kAllToAllV:
+      block_bytes_.assign(size, sizeof(checksum_));
+      break;
     case CollectiveKind::kBarrier:
-      block_bytes_.assign(size, 0);
       break;
   }
-  // The same on every rank that makes the same call.
   const int64_t total = std::accumulate(block_bytes_.begin(), block_bytes_.end(), int64_t{0});
-  if (total > Exchange::kMaxBlocks) block_bytes_.clear();
-  exchange_.start(group_, call_.signature, block_bytes_, call_.in.data);
+  const bool fits = total <= Exchange::kMaxBlocks;
+  if (call.kind == CollectiveKind::kAllReduce || call.kind == CollectiveKind::kAllReduceGroup) {
+    const bool halves = call.dtype == DType::kF16 || call.dtype == DType::kBF16;
+    algorithm_ = choose_all_reduce(*costs_, {.ranks = group_.size(),
+                                             .hosts = group_.topology.hosts(),
+                                             .most_on_a_host = group_.most_on_a_host,
+                                             .bytes = call.bytes(),
+                                             .exchange_fits = fits,
+                                             .rounds_once = halves});
+    if (algorithm_ != ReduceAlgorithm::kExchange) block_bytes_.clear();
+  } else if (!fits) {
+    block_bytes_.clear();
+  }
+}
+
+void HostCollective::start_exchange() {
+  choose_blocks();
+  const void* own = call_.in.data;
+  if (call_.signature.kind == CollectiveKind::kAllReduceGroup) {
+    pack();
+    own = staging_.data();
+  } else if (call_.signature.kind == CollectiveKind::kAllToAllV) {
+    checksum_ = split_checksum();
+    own = &checksum_;
+  }
+  exchange_.start(group_, call_.signature, block_bytes_, own);
   stage_ = Stage::kExchange;
 }
 
@@ -67,6 +105,12 @@ void HostCollective::finish_exchange() {
   } else if (small()) {
     finish_small();
     stage_ = Stage::kDone;
+  } else if (!splits_fit()) {
+    start_explaining();
+    stage_ = Stage::kExplain;
+  } else if (group_.size() == 1) {
+    finish_alone();
+    stage_ = Stage::kDone;
   } else {
     start_transfer();
     stage_ = Stage::kTransfer;
@@ -76,43 +120,78 @@ void HostCollective::finish_exchange() {
 void HostCollective::finish_small() {
   const Signature& call = call_.signature;
   auto* out = static_cast<std::byte*>(call_.out.data);
-  if (call.kind == CollectiveKind::kAllReduce && call.count > 0) {
+  const int64_t element = dtype_size(call.dtype);
+  const auto own_offset = [&] {
+    return std::accumulate(counts_.begin(), counts_.begin() + group_.rank, int64_t{0}) * element;
+  };
+  const auto reduce_blocks = [&](int64_t offset, void* to, int64_t count) {
     blocks_.clear();
-    for (int r = 0; r < group_.size(); ++r) blocks_.push_back(exchange_.block(r));
-    reduce_all(call.dtype, call.op, blocks_, out, call.count);
-  } else if (call.kind == CollectiveKind::kBroadcast && call.count > 0 && group_.rank != call.root) {
-    std::memcpy(out, exchange_.block(call.root), static_cast<size_t>(call.bytes()));
-  } else if (call.kind == CollectiveKind::kAllGatherV || call.kind == CollectiveKind::kSplit) {
     for (int r = 0; r < group_.size(); ++r) {
-      const auto bytes = static_cast<size_t>(block_bytes_[static_cast<size_t>(r)]);
-      if (bytes > 0) std::memcpy(out, exchange_.block(r), bytes);
-      out += bytes;
+      blocks_.push_back(static_cast<const std::byte*>(exchange_.block(r)) + offset);
     }
+    reduce(reduction(), blocks_, std::span(&to, 1), count);
+  };
+  switch (call.kind) {
+    case CollectiveKind::kAllReduce:
+      return reduce_blocks(0, out, call.count);
+    case CollectiveKind::kAllReduceGroup:
+      reduce_blocks(0, staging_.data(), call.count);
+      return unpack();
+    case CollectiveKind::kReduceScatter:
+      return reduce_blocks(own_offset(), out, call_.out.count);
+    case CollectiveKind::kBroadcast:
+      if (group_.rank != call.root) copy_bytes(out, exchange_.block(call.root), call.bytes());
+      return;
+    case CollectiveKind::kScatterV:
+      return copy_bytes(out, static_cast<const std::byte*>(exchange_.block(call.root)) + own_offset(),
+                        call_.out.bytes());
+    case CollectiveKind::kGatherV:
+      if (group_.rank != call.root) return;
+      [[fallthrough]];
+    case CollectiveKind::kAllGatherV:
+    case CollectiveKind::kSplit:
+      for (int r = 0; r < group_.size(); ++r) {
+        copy_bytes(out, exchange_.block(r), block_bytes_[static_cast<size_t>(r)]);
+        out += block_bytes_[static_cast<size_t>(r)];
+      }
+      return;
+    case CollectiveKind::kAllToAllV:
+    case CollectiveKind::kBarrier:
+      return;
   }
 }
 
-void HostCollective::start_transfer() {
-  const Signature& call = call_.signature;
-  const int64_t element = dtype_size(call.dtype);
-  Pipeline::Buffers buffers{.in = call_.in.data, .out = call_.out.data, .dtype = call.dtype, .op = call.op};
-  if (call.kind == CollectiveKind::kAllReduce) {
-    pipeline_.plan().plan_all_reduce(group_.rank, group_.size(), call.count, element, chunk_bytes_);
-    if (call.op == ReduceOp::kAverage) buffers.divisor = group_.size();
-    // A ring of one has no neighbour that would bring anything.
-    if (group_.size() == 1 && call_.in.data != call_.out.data) {
-      std::memcpy(call_.out.data, call_.in.data, static_cast<size_t>(call.bytes()));
-    }
-  } else if (call.kind == CollectiveKind::kBroadcast) {
-    pipeline_.plan().plan_chain(group_.rank, group_.size(), call.root, call.bytes(), chunk_bytes_);
-  } else {
-    pipeline_.plan().plan_all_gather(group_.rank, group_.size(), counts_, element, chunk_bytes_);
-    const int64_t before = std::accumulate(counts_.begin(), counts_.begin() + group_.rank, int64_t{0});
-    std::byte* own = static_cast<std::byte*>(call_.out.data) + before * element;
-    if (call_.in.count > 0 && own != call_.in.data) {
-      std::memcpy(own, call_.in.data, static_cast<size_t>(call_.in.bytes()));
-    }
+// One rank has nobody to send to: its reduction only scales.
+void HostCollective::finish_alone() {
+  switch (call_.signature.kind) {
+    case CollectiveKind::kAllReduceGroup:
+      for (const SpanPair& pair : pairs_) {
+        reduce(reduction(), std::span(&pair.in.data, 1), std::span(&pair.out.data, 1), pair.in.count);
+      }
+      return;
+    case CollectiveKind::kAllReduce:
+    case CollectiveKind::kReduceScatter:
+      return reduce(reduction(), std::span(&call_.in.data, 1), std::span(&call_.out.data, 1), call_.in.count);
+    default:
+      return copy_bytes(call_.out.data, call_.in.data, call_.out.bytes());
   }
-  pipeline_.start(group_, make_tag(group_.context, call.sequence, kTransferPhase), chunk_bytes_, buffers);
+}
+
+void HostCollective::pack() {
+  staging_.resize(std::max(staging_.size(), static_cast<size_t>(call_.signature.bytes())));
+  std::byte* to = staging_.data();
+  for (const SpanPair& pair : pairs_) {
+    copy_bytes(to, pair.in.data, pair.in.bytes());
+    to += pair.in.bytes();
+  }
+}
+
+void HostCollective::unpack() {
+  const std::byte* from = staging_.data();
+  for (const SpanPair& pair : pairs_) {
+    copy_bytes(pair.out.data, from, pair.out.bytes());
+    from += pair.out.bytes();
+  }
 }
 
 bool HostCollective::advance() {
@@ -127,7 +206,14 @@ bool HostCollective::advance() {
   }
   if (stage_ == Stage::kTransfer) {
     moved = pipeline_.advance() || moved;
-    if (pipeline_.done()) stage_ = Stage::kDone;
+    if (pipeline_.done()) {
+      if (call_.signature.kind == CollectiveKind::kAllReduceGroup) unpack();
+      stage_ = Stage::kDone;
+    }
+  }
+  if (stage_ == Stage::kExplain) {
+    moved = pipeline_.advance() || moved;
+    if (pipeline_.done()) finish_explaining();
   }
   return moved;
 }
@@ -143,6 +229,7 @@ std::string HostCollective::overdue_text() const {
       return text +
              fmt::format(": waited for {} to call it", rank_name(group_.topology, exchange_.waiting_for()));
     case Stage::kTransfer:
+    case Stage::kExplain:
       return text + fmt::format(": waited for {} after {} bytes",
                                 rank_name(group_.topology, pipeline_.waiting_for()),
                                 pipeline_.bytes_received());
@@ -157,7 +244,7 @@ std::string HostCollective::overdue_text() const {
 void HostCollective::fail() {
   if (over()) return;
   if (stage_ == Stage::kExchange) memory_lost_ = !exchange_.abandon();
-  if (stage_ == Stage::kTransfer) memory_lost_ = !pipeline_.abandon();
+  if (stage_ == Stage::kTransfer || stage_ == Stage::kExplain) memory_lost_ = !pipeline_.abandon();
   stage_ = Stage::kFailed;
 }
 

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/cost_model.h"
 #include "runtime/comm/host/exchange.h"
 #include "runtime/comm/host/group.h"
 #include "runtime/comm/host/pipeline.h"
@@ -22,7 +24,10 @@ struct HostCall {
   Signature signature;
   ConstSpan in;
   Span out;
-  std::span<const int64_t> counts = {};  // all_gather_v
+  // The arrays that they need are copied by start().
+  std::span<const int64_t> counts = {};          // of blocks; all_to_all_v: what is sent
+  std::span<const int64_t> receive_counts = {};  // all_to_all_v
+  std::span<const SpanPair> pairs = {};          // all_reduce_group
   const Event* after = nullptr;
   std::chrono::milliseconds deadline{0};  // never 0
 };
@@ -36,7 +41,7 @@ class HostCollective final : public WorkState {
 
   HostCollective(HostEngine& engine, const HostGroup& group, std::vector<HostCollective*>& idle);
 
-  void start(const HostCall& call, int64_t chunk_bytes);
+  void start(const HostCall& call, int64_t chunk_bytes, const CostModel& costs);
 
   // Goes on as far as possible without waiting; true when anything moved. Throws PeerError.
   bool advance();
@@ -56,13 +61,27 @@ class HostCollective final : public WorkState {
   void release() override;
 
  private:
-  enum class Stage : uint8_t { kIdle, kAfter, kExchange, kTransfer, kDone, kFailed };
+  enum class Stage : uint8_t { kIdle, kAfter, kExchange, kTransfer, kExplain, kDone, kFailed };
 
   void start_exchange();
+  void choose_blocks();
   void finish_exchange();
-  void start_transfer();
   void finish_small();
-  bool small() const { return !block_bytes_.empty(); }
+  void start_transfer();
+  void plan_transfer(Pipeline::Buffers& buffers);
+  void plan_reduction(Pipeline::Buffers& buffers);
+  void plan_all_to_all(Pipeline::Buffers& buffers);
+  void plan_gather(const Pipeline::Buffers& buffers);
+  void plan_scatter(const Pipeline::Buffers& buffers);
+  void finish_alone();
+  void pack();
+  void unpack();
+  uint64_t split_checksum() const;
+  bool splits_fit() const;
+  void start_explaining();
+  void finish_explaining();
+  bool small() const { return !block_bytes_.empty() && call_.signature.kind != CollectiveKind::kAllToAllV; }
+  Reduction reduction() const;
   void raise_error() const;
 
   HostEngine& engine_;
@@ -72,7 +91,14 @@ class HostCollective final : public WorkState {
   HostCall call_;
   int64_t chunk_bytes_ = 0;
   Clock::time_point deadline_;
+  const CostModel* costs_ = nullptr;
   std::vector<int64_t> counts_;
+  std::vector<int64_t> receive_counts_;
+  std::vector<SpanPair> pairs_;
+  std::vector<std::byte> staging_;  // of a group, or of an input that the output overwrites
+  uint64_t checksum_ = 0;           // of this rank's part of an all_to_all_v
+  std::vector<int64_t> splits_;     // of all ranks, when they do not fit
+  ReduceAlgorithm algorithm_ = ReduceAlgorithm::kExchange;
   std::vector<int64_t> block_bytes_;
   std::vector<const void*> blocks_;
   std::string mismatch_;

@@ -7,6 +7,7 @@
 #include <climits>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
 
 #include "runtime/base/error.h"
 #include "runtime/comm/host/backoff.h"
@@ -35,11 +36,14 @@ int largest_tag(MPI_Comm comm) {
 
 }  // namespace
 
-HostEngine::HostEngine(std::shared_ptr<MpiSession> session, Device& device, bool progress_thread)
-    : session_(std::move(session)), device_(device) {
+HostEngine::HostEngine(std::shared_ptr<MpiSession> session, Device& device, const CostModel& costs,
+                       bool progress_thread)
+    : session_(std::move(session)), device_(device), costs_(costs) {
   const std::lock_guard guard(lock());
   data_ = duplicate_world();
   control_ = duplicate_world();
+  static_assert(std::is_trivially_copyable_v<CostModel>);
+  check_mpi(MPI_Bcast(&costs_, sizeof(costs_), MPI_BYTE, 0, control_), "MPI_Bcast of the cost model");
   last_context_ = (largest_tag(data_) >> (kSequenceBits + 1)) - 1;
   check_mpi(MPI_Irecv(inbox_.data(), static_cast<int>(inbox_.size()), MPI_CHAR, MPI_ANY_SOURCE, kFailureTag,
                       control_, &inbox_request_),
@@ -76,6 +80,7 @@ HostGroup HostEngine::world_group() const {
   std::iota(group.world_ranks.begin(), group.world_ranks.end(), 0);
   group.rank = session_->rank();
   group.topology = make_topology(session_->hosts(), group.rank);
+  group.most_on_a_host = most_ranks_on_a_host(group.topology);
   return group;
 }
 

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/comm/cost_model.h"
 #include "runtime/comm/host/group.h"
 #include "runtime/comm/mpi/session.h"
 
@@ -31,7 +32,9 @@ class Device;
 // sent to all ranks on a communicator of its own, where each rank keeps a receive posted.
 class HostEngine {
  public:
-  HostEngine(std::shared_ptr<MpiSession> session, Device& device, bool progress_thread);
+  // Collective. Rank 0's `costs` count.
+  HostEngine(std::shared_ptr<MpiSession> session, Device& device, const CostModel& costs,
+             bool progress_thread);
   ~HostEngine();
   HostEngine(const HostEngine&) = delete;
   HostEngine& operator=(const HostEngine&) = delete;
@@ -41,6 +44,7 @@ class HostEngine {
   bool has_thread() const { return thread_.joinable(); }
   MpiSession& session() { return *session_; }
   HostGroup world_group() const;
+  const CostModel& costs() const { return costs_; }
 
   // These take the lock themselves.
   void drive(HostCollective& collective);  // until it is over
@@ -86,6 +90,7 @@ class HostEngine {
 
   std::shared_ptr<MpiSession> session_;
   Device& device_;
+  CostModel costs_;
   MPI_Comm data_ = MPI_COMM_NULL;
   MPI_Comm control_ = MPI_COMM_NULL;
   int last_context_ = 0;

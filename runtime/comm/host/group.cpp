@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <climits>
 
 #include "runtime/base/error.h"
@@ -19,6 +20,12 @@ int world(const HostGroup& group, int peer) {
 }
 
 }  // namespace
+
+int most_ranks_on_a_host(const Topology& topology) {
+  std::vector<int> ranks(static_cast<size_t>(topology.hosts()), 0);
+  for (const int host : topology.host_of) ++ranks[static_cast<size_t>(host)];
+  return *std::max_element(ranks.begin(), ranks.end());
+}
 
 void start_send(const HostGroup& group, const void* data, int64_t bytes, int peer, int tag,
                 MPI_Request& request) {

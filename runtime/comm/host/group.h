@@ -18,10 +18,9 @@ struct HostGroup {
   int rank = 0;
   Topology topology;
   int context = 0;
+  int most_on_a_host = 1;  // ranks
 
   int size() const { return static_cast<int>(world_ranks.size()); }
-  int left() const { return (rank + size() - 1) % size(); }
-  int right() const { return (rank + 1) % size(); }
 };
 
 // The layout of a tag, from the top: context, sequence number modulo 2^12, one bit for the phase. Messages
@@ -36,6 +35,9 @@ inline int make_tag(int context, int64_t sequence, int phase) {
   const auto low = static_cast<int>(sequence & ((int64_t{1} << kSequenceBits) - 1));
   return (((context << kSequenceBits) | low) << 1) | phase;
 }
+
+// Of the host with the most of them.
+int most_ranks_on_a_host(const Topology& topology);
 
 // Each throws PeerError with MPI's text and the peer's name. `bytes` is at most INT_MAX.
 void start_send(const HostGroup& group, const void* data, int64_t bytes, int peer, int tag,

@@ -12,6 +12,7 @@
 #include "runtime/comm/arguments.h"
 #include "runtime/comm/host/collective.h"
 #include "runtime/comm/host/engine.h"
+#include "runtime/comm/host/shared.h"
 #include "runtime/comm/topology.h"
 #include "runtime/device/device.h"
 
@@ -25,8 +26,10 @@ constexpr int64_t kHostChunk = 256 << 10;
 
 class HostCommunicator final : public Communicator {
  public:
-  HostCommunicator(std::shared_ptr<HostEngine> engine, HostGroup group, const HostOptions& options)
-      : engine_(std::move(engine)), group_(std::move(group)), options_(options) {
+  // `remark`: for the name.
+  HostCommunicator(std::shared_ptr<HostEngine> engine, HostGroup group, const HostOptions& options,
+                   const std::string& remark = {})
+      : engine_(std::move(engine)), group_(std::move(group)), options_(options), remark_(remark) {
     if (options_.chunk_bytes == 0) {
       options_.chunk_bytes = group_.topology.hosts() > 1 ? kNetworkChunk : kHostChunk;
     }
@@ -41,74 +44,95 @@ class HostCommunicator final : public Communicator {
   int size() const override { return group_.size(); }
   const Topology& topology() const override { return group_.topology; }
   std::string name() const override {
-    return fmt::format("host ring over MPI{}", engine_->has_thread() ? ", progress thread" : "");
+    return fmt::format("host ring over MPI{}{}", engine_->has_thread() ? ", progress thread" : "", remark_);
   }
   Buffer allocate(int64_t bytes) override { return engine_->device().allocate(bytes); }
 
   Work all_reduce(ConstSpan in, Span out, ReduceOp op, const CollectiveOptions& options) override {
     check_all_reduce(in, out, op, options);
-    if (options.prescale != 1.0 || options.postscale != 1.0) not_yet("scaled all_reduce");
-    HostCall call = make_call(CollectiveKind::kAllReduce, in, out, options);
-    call.signature.op = op;
+    HostCall call = make_call(in, out, options);
+    call.signature = make_reduction(CollectiveKind::kAllReduce, out, op, options);
     return start(call);
   }
-  Work all_reduce_group(std::span<const SpanPair>, ReduceOp, const CollectiveOptions&) override {
-    not_yet("all_reduce_group");
+  Work all_reduce_group(std::span<const SpanPair> pairs, ReduceOp op,
+                        const CollectiveOptions& options) override {
+    check_all_reduce_group(pairs, op, options);
+    HostCall call = make_call({}, {}, options);
+    call.signature = make_group_signature(pairs, op, options);
+    call.pairs = pairs;
+    return start(call);
   }
-  Work reduce_scatter(ConstSpan, Span, std::span<const int64_t>, ReduceOp,
-                      const CollectiveOptions&) override {
-    not_yet("reduce_scatter");
-  }
-  Work all_to_all_v(ConstSpan, Span, std::span<const int64_t>, std::span<const int64_t>,
-                    const CollectiveOptions&) override {
-    not_yet("all_to_all_v");
-  }
-  Work gather_v(ConstSpan, Span, std::span<const int64_t>, int, const CollectiveOptions&) override {
-    not_yet("gather_v");
-  }
-  Work scatter_v(ConstSpan, Span, std::span<const int64_t>, int, const CollectiveOptions&) override {
-    not_yet("scatter_v");
+  Work reduce_scatter(ConstSpan in, Span out, std::span<const int64_t> counts, ReduceOp op,
+                      const CollectiveOptions& options) override {
+    check_reduce_scatter(in, out, counts, op, rank(), size(), options);
+    HostCall call = make_call(in, out, options);
+    call.signature = make_reduction(CollectiveKind::kReduceScatter, in, op, options);
+    set_counts(call, counts);
+    return start(call);
   }
   Work broadcast(Span buffer, int root, const CollectiveOptions& options) override {
     check_broadcast(buffer, root, size());
-    HostCall call = make_call(CollectiveKind::kBroadcast, buffer, buffer, options);
+    HostCall call = make_call(buffer, buffer, options);
+    call.signature = make_signature(CollectiveKind::kBroadcast, buffer, options);
     call.signature.root = root;
     return start(call);
   }
   Work all_gather_v(ConstSpan in, Span out, std::span<const int64_t> counts,
                     const CollectiveOptions& options) override {
     check_all_gather_v(in, out, counts, rank(), size());
-    return start(make_gather(CollectiveKind::kAllGatherV, in, out, counts, options));
+    HostCall call = make_call(in, out, options);
+    call.signature = make_signature(CollectiveKind::kAllGatherV, out, options);
+    set_counts(call, counts);
+    return start(call);
+  }
+  Work all_to_all_v(ConstSpan in, Span out, std::span<const int64_t> send_counts,
+                    std::span<const int64_t> receive_counts, const CollectiveOptions& options) override {
+    check_all_to_all_v(in, out, send_counts, receive_counts, rank(), size());
+    HostCall call = make_call(in, out, options);
+    call.signature = make_signature(CollectiveKind::kAllToAllV, {nullptr, 0, in.dtype}, options);
+    call.counts = send_counts;
+    call.receive_counts = receive_counts;
+    return start(call);
+  }
+  Work gather_v(ConstSpan in, Span out, std::span<const int64_t> counts, int root,
+                const CollectiveOptions& options) override {
+    check_gather_v(in, out, counts, root, rank(), size());
+    HostCall call = make_call(in, out, options);
+    call.signature = make_signature(CollectiveKind::kGatherV, in, options);
+    call.signature.root = root;
+    set_counts(call, counts);
+    return start(call);
+  }
+  Work scatter_v(ConstSpan in, Span out, std::span<const int64_t> counts, int root,
+                 const CollectiveOptions& options) override {
+    check_scatter_v(in, out, counts, root, rank(), size());
+    HostCall call = make_call(in, out, options);
+    call.signature = make_signature(CollectiveKind::kScatterV, out, options);
+    call.signature.root = root;
+    set_counts(call, counts);
+    return start(call);
   }
   Work barrier(const CollectiveOptions& options) override {
-    return start(make_call(CollectiveKind::kBarrier, {}, {}, options));
+    HostCall call = make_call({}, {}, options);
+    call.signature = make_signature(CollectiveKind::kBarrier, {}, options);
+    return start(call);
   }
   std::unique_ptr<Communicator> split(int color, int key) override;
   void progress() override { engine_->drive_once(); }
   void publish_failure(std::string_view reason) noexcept override { engine_->publish(reason); }
 
  private:
-  [[noreturn]] static void not_yet(const char* what) {
-    raise<Unavailable>("{} does not exist over MPI yet", what);
-  }
-  HostCall make_call(CollectiveKind kind, ConstSpan in, Span out, const CollectiveOptions& options) const {
+  HostCall make_call(ConstSpan in, Span out, const CollectiveOptions& options) const {
     HostCall call;
     call.in = in;
     call.out = out;
     call.after = options.after;
-    call.signature.kind = kind;
-    call.signature.count = out.count;
-    call.signature.dtype = out.dtype;
-    call.signature.set_label(options.label);
     call.deadline = options.deadline.count() > 0 ? options.deadline : options_.deadline;
     return call;
   }
-  HostCall make_gather(CollectiveKind kind, ConstSpan in, Span out, std::span<const int64_t> counts,
-                       const CollectiveOptions& options) const {
-    HostCall call = make_call(kind, in, out, options);
+  static void set_counts(HostCall& call, std::span<const int64_t> counts) {
     call.counts = counts;
-    call.signature.counts_hash = hash_bytes(counts.data(), static_cast<int64_t>(counts.size_bytes()));
-    return call;
+    call.signature.set_counts(counts);
   }
   Work start(HostCall call);
   void wait_for_room();
@@ -116,6 +140,7 @@ class HostCommunicator final : public Communicator {
   std::shared_ptr<HostEngine> engine_;
   HostGroup group_;
   HostOptions options_;
+  std::string remark_;
   int64_t sequence_ = 0;
   std::vector<std::unique_ptr<HostCollective>> states_;
   std::vector<HostCollective*> idle_;
@@ -143,7 +168,7 @@ Work HostCommunicator::start(HostCall call) {
     HostCollective& state = *idle_.back();
     idle_.pop_back();
     call.signature.sequence = sequence_++;
-    state.start(call, options_.chunk_bytes);
+    state.start(call, options_.chunk_bytes, engine_->costs());
     engine_->add(state);
     return Work(&state);
   });
@@ -157,9 +182,11 @@ std::unique_ptr<Communicator> HostCommunicator::split(int color, int key) {
   std::vector<Entry> entries(ranks);
   const std::vector<int64_t> counts(ranks, sizeof(Entry));
   const Entry mine{color, key, engine_->with_lock([&] { return engine_->next_context(); }), 0};
-  start(make_gather(CollectiveKind::kSplit, {&mine, sizeof(Entry), DType::kU8},
-                    {entries.data(), static_cast<int64_t>(ranks * sizeof(Entry)), DType::kU8}, counts, {}))
-      .wait();
+  HostCall call = make_call({&mine, sizeof(Entry), DType::kU8},
+                            {entries.data(), static_cast<int64_t>(ranks * sizeof(Entry)), DType::kU8}, {});
+  call.signature = make_signature(CollectiveKind::kSplit, call.out, {});
+  set_counts(call, counts);
+  start(call).wait();
   // A number that no member of this group has seen. All colors share it: their ranks are disjoint.
   int context = 0;
   std::vector<int> order;
@@ -183,6 +210,7 @@ std::unique_ptr<Communicator> HostCommunicator::split(int color, int key) {
     hosts.push_back(engine_->session().hosts()[static_cast<size_t>(world_rank)]);
   }
   child.topology = make_topology(hosts, child.rank);
+  child.most_on_a_host = most_ranks_on_a_host(child.topology);
   return std::make_unique<HostCommunicator>(engine_, std::move(child), options_);
 }
 
@@ -217,9 +245,15 @@ std::unique_ptr<Communicator> make_host_communicator(std::shared_ptr<MpiSession>
     thread = session->size() > 1 &&
              wants_progress_thread(topology, allowed_cores(), online, options.compute_threads);
   }
-  auto engine = std::make_shared<HostEngine>(std::move(session), device, thread);
+  std::string remark;
+  if (options.shared_memory && session->size() > 1) {
+    auto comm = share_memory(session, device, options, thread, remark);
+    if (comm != nullptr) return comm;
+    if (!remark.empty()) remark = fmt::format(" ({})", remark);
+  }
+  auto engine = std::make_shared<HostEngine>(std::move(session), device, options.costs, thread);
   HostGroup world = engine->world_group();
-  return std::make_unique<HostCommunicator>(std::move(engine), std::move(world), options);
+  return std::make_unique<HostCommunicator>(std::move(engine), std::move(world), options, remark);
 }
 
 }  // namespace rondo

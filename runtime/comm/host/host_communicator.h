@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "runtime/comm/cost_model.h"
+
 namespace rondo {
 
 class Communicator;
@@ -21,8 +23,10 @@ enum class Progress : uint8_t {
 struct HostOptions {
   std::chrono::milliseconds deadline = std::chrono::minutes(5);  // of a collective, from its call
   Progress progress = Progress::kAuto;
+  bool shared_memory = true;  // among the ranks of one host, where they can; else messages over MPI
   int compute_threads = 1;  // cores that the caller's work keeps busy, for kAuto
   int64_t chunk_bytes = 0;  // size of a message in large collectives; 0: by the topology. Equal on all ranks
+  CostModel costs = {};     // chooses the algorithms; rank 0's counts
 };
 
 // The communicator of all ranks of the session. Collective over MPI_COMM_WORLD. `device` (a host device) must
@@ -30,8 +34,8 @@ struct HostOptions {
 //
 // Every collective first lets all ranks compare their calls, in log2(size) small messages; short ones (up to
 // 32 KiB over all ranks) carry their data along and reduce in rank order. Longer ones run as pipelined rings
-// (all_reduce, all_gather_v) or chains (broadcast). In the rings 16-bit floats are added in float, but
-// travel, and are therefore rounded, between one addition and the next.
+// (all_reduce, all_gather_v), chains (broadcast) or between pairs of ranks (all others; all_reduce where the
+// cost model says so, and of 16-bit floats, whose sums are rounded once).
 //
 // Waiting: polls for up to 80 microseconds (giving the core away where ranks outnumber cores), then sleeps 20
 // microseconds at a time.

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "runtime/comm/host/group.h"
-#include "runtime/comm/reduce.h"
 
 namespace rondo {
 
@@ -13,10 +12,12 @@ void Pipeline::start(const HostGroup& group, int tag, int64_t chunk_bytes, const
   buffers_ = buffers;
   slot_bytes_ = chunk_bytes;
   window_ = std::clamp<int64_t>(kWindowBytes / chunk_bytes, 2, kMaxWindow);
+  slot_count_ = window_ + plan_.kept();
   // Grows once and stays; only reductions need the slots.
-  const auto bytes =
-      static_cast<size_t>(plan_.receives() > 0 && plan_.receive(0).reduce ? window_ * chunk_bytes : 0);
+  const bool adds = plan_.receives() > 0 && plan_.receive(0).arrival != ChunkPlan::Arrival::kResult;
+  const auto bytes = static_cast<size_t>(adds ? slot_count_ * chunk_bytes : 0);
   if (slots_.size() < bytes) slots_.resize(bytes);
+  row_.resize(static_cast<size_t>(group.size()));
   receives_posted_ = received_ = sends_posted_ = sent_ = bytes_received_ = 0;
   receive_requests_.fill(MPI_REQUEST_NULL);
   send_requests_.fill(MPI_REQUEST_NULL);
@@ -28,10 +29,9 @@ bool Pipeline::post_receives() {
          sent_ >= plan_.sends_before_receive(receives_posted_)) {
     const ChunkPlan::Chunk chunk = plan_.receive(receives_posted_);
     if (chunk.bytes > 0) {
-      std::byte* to =
-          chunk.reduce ? slot(receives_posted_) : static_cast<std::byte*>(buffers_.out) + chunk.offset;
-      start_receive(*group_, to, chunk.bytes, group_->left(), tag_,
-                    receive_requests_[static_cast<size_t>(receives_posted_ % window_)]);
+      const bool final = chunk.arrival == ChunkPlan::Arrival::kResult;
+      start_receive(*group_, final ? output(chunk.out_offset) : slot(receives_posted_), chunk.bytes,
+                    chunk.peer, tag_, receive_requests_[static_cast<size_t>(receives_posted_ % window_)]);
     }
     ++receives_posted_;
     moved = true;
@@ -39,17 +39,43 @@ bool Pipeline::post_receives() {
   return moved;
 }
 
+void Pipeline::add_partial(const ChunkPlan::Chunk& chunk) {
+  Reduction reduction{.dtype = buffers_.reduction.dtype, .op = buffers_.reduction.op};
+  if (chunk.arrival == ChunkPlan::Arrival::kLastSum) reduction = buffers_.reduction;
+  const std::array<const void*, 2> both{slot(received_), input(chunk.in_offset)};
+  void* const out = output(chunk.out_offset);
+  reduce(reduction, both, std::span(&out, 1), chunk.bytes / dtype_size(reduction.dtype));
+}
+
+void Pipeline::add_row(const ChunkPlan::Chunk& chunk) {
+  // The last of the row comes from the rank after this one; step s of the row came in s-1 chunks after the
+  // first.
+  for (int step = 1; step <= chunk.step; ++step) {
+    const int peer = (group_->rank - step + group_->size()) % group_->size();
+    row_[static_cast<size_t>(peer)] = slot(received_ - chunk.step + step);
+  }
+  row_[static_cast<size_t>(group_->rank)] = input(chunk.in_offset);
+  void* const out = output(chunk.out_offset);
+  reduce(buffers_.reduction, row_, std::span(&out, 1), chunk.bytes / dtype_size(buffers_.reduction.dtype));
+}
+
 bool Pipeline::finish_receives() {
   bool moved = false;
   const int64_t end = received_ + window_;
-  while (received_ < receives_posted_ && received_ < end &&
-         test(*group_, receive_requests_[static_cast<size_t>(received_ % window_)], group_->left())) {
+  while (received_ < receives_posted_ && received_ < end) {
     const ChunkPlan::Chunk chunk = plan_.receive(received_);
-    if (chunk.reduce && chunk.bytes > 0) {
-      combine(buffers_.dtype, buffers_.op, slot(received_),
-              static_cast<const std::byte*>(buffers_.in) + chunk.offset,
-              static_cast<std::byte*>(buffers_.out) + chunk.offset, chunk.bytes / dtype_size(buffers_.dtype),
-              chunk.last ? buffers_.divisor : 1);
+    if (!test(*group_, receive_requests_[static_cast<size_t>(received_ % window_)], chunk.peer)) break;
+    switch (chunk.arrival) {
+      case ChunkPlan::Arrival::kPartial:
+      case ChunkPlan::Arrival::kLastSum:
+        if (chunk.bytes > 0) add_partial(chunk);
+        break;
+      case ChunkPlan::Arrival::kLastOfRow:
+        if (chunk.bytes > 0) add_row(chunk);
+        break;
+      case ChunkPlan::Arrival::kResult:
+      case ChunkPlan::Arrival::kSummand:
+        break;
     }
     bytes_received_ += chunk.bytes;
     ++received_;
@@ -67,9 +93,9 @@ bool Pipeline::post_sends() {
          received_ >= plan_.receives_before_send(sends_posted_)) {
     const ChunkPlan::Chunk chunk = plan_.send(sends_posted_);
     if (chunk.bytes > 0) {
-      const void* from = chunk.from_input ? buffers_.in : buffers_.out;
-      start_send(*group_, static_cast<const std::byte*>(from) + chunk.offset, chunk.bytes, group_->right(),
-                 tag_, send_requests_[static_cast<size_t>(sends_posted_ % window_)]);
+      const std::byte* from = chunk.from_input ? input(chunk.in_offset) : output(chunk.out_offset);
+      start_send(*group_, from, chunk.bytes, chunk.peer, tag_,
+                 send_requests_[static_cast<size_t>(sends_posted_ % window_)]);
     }
     ++sends_posted_;
     moved = true;
@@ -80,7 +106,7 @@ bool Pipeline::post_sends() {
 bool Pipeline::finish_sends() {
   bool moved = false;
   while (sent_ < sends_posted_ &&
-         test(*group_, send_requests_[static_cast<size_t>(sent_ % window_)], group_->right())) {
+         test(*group_, send_requests_[static_cast<size_t>(sent_ % window_)], plan_.send(sent_).peer)) {
     ++sent_;
     moved = true;
   }
@@ -96,7 +122,7 @@ bool Pipeline::advance() {
 }
 
 int Pipeline::waiting_for() const {
-  return received_ < plan_.receives() ? group_->left() : group_->right();
+  return received_ < plan_.receives() ? plan_.receive(received_).peer : plan_.send(sent_).peer;
 }
 
 bool Pipeline::abandon() noexcept {

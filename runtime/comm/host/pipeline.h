@@ -1,4 +1,4 @@
-// The second phase of a large collective: chunks flow round the ring, several at a time.
+// The second phase of a large collective: chunks flow between the ranks, several at a time.
 #pragma once
 
 #include <mpi.h>
@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
 #include "runtime/comm/host/chunk_plan.h"
+#include "runtime/comm/reduce.h"
 
 namespace rondo {
 
@@ -25,9 +25,7 @@ class Pipeline {
   struct Buffers {
     const void* in = nullptr;
     void* out = nullptr;
-    DType dtype = DType::kU8;
-    ReduceOp op = ReduceOp::kSum;
-    int divisor = 1;  // of finished sums
+    Reduction reduction = {};  // in rings without a prescale
   };
 
   Pipeline() {
@@ -53,7 +51,11 @@ class Pipeline {
   bool post_sends();
   bool finish_receives();
   bool finish_sends();
-  std::byte* slot(int64_t i) { return slots_.data() + (i % window_) * slot_bytes_; }
+  std::byte* slot(int64_t i) { return slots_.data() + (i % slot_count_) * slot_bytes_; }
+  const std::byte* input(int64_t offset) const { return static_cast<const std::byte*>(buffers_.in) + offset; }
+  std::byte* output(int64_t offset) const { return static_cast<std::byte*>(buffers_.out) + offset; }
+  void add_partial(const ChunkPlan::Chunk& chunk);
+  void add_row(const ChunkPlan::Chunk& chunk);
 
   const HostGroup* group_ = nullptr;
   int tag_ = 0;
@@ -61,7 +63,9 @@ class Pipeline {
   Buffers buffers_;
   int64_t window_ = kMaxWindow;
   int64_t slot_bytes_ = 0;
+  int64_t slot_count_ = 0;
   std::vector<std::byte> slots_;  // where summands arrive
+  std::vector<const void*> row_;  // the summands of a row, by rank
   // Of each stream: how many are posted, and how many of these are over. Both count in order.
   int64_t receives_posted_ = 0;
   int64_t received_ = 0;

@@ -1,0 +1,17 @@
+// The ranks of one host share memory instead of sending messages.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/comm/host/host_communicator.h"
+
+namespace rondo {
+
+// Collective over MPI_COMM_WORLD. Null when the ranks do not lie on one host, or, with the reason on every
+// rank, when they cannot share memory.
+std::unique_ptr<Communicator> share_memory(const std::shared_ptr<MpiSession>& session, Device& device,
+                                           const HostOptions& options, bool progress_thread,
+                                           std::string& reason);
+
+}  // namespace rondo
