@@ -191,15 +191,30 @@ void SharedCollective::finish() {
   stage_ = Stage::kOver;
 }
 
+// Exact, since a rank that is needed no more may have left.
 bool SharedCollective::waits_for(int other) const {
-  if (other == rank() || stage_ == Stage::kIdle || stage_ == Stage::kQueued || stage_ == Stage::kOver)
-    return false;
   const Mailbox& box = group_.mailbox(other);
-  if (stage_ == Stage::kArrive) return group_.post(other, number_).call.load() != number_ + 1;
-  if (stage_ == Stage::kDepart) return box.departed.load() < number_ + 1;
-  if (chunks_ == 0) return false;
-  const int64_t next = base_ + std::min(taken_ + 1, chunks_);
-  return box.filled.load() < next || box.consumed.load() + SharedGroup::kSlots < next;
+  const bool slot_taken = box.consumed.load() < base_ + filled_ + 1 - SharedGroup::kSlots;
+  switch (stage_) {
+    case Stage::kArrive:
+      return group_.post(other, number_).call.load() != number_ + 1;
+    case Stage::kDepart:
+      return box.departed.load() < number_ + 1;
+    case Stage::kChunks:
+      return (filled_ < chunks_ && slot_taken) ||
+             (size() > 2 && reduced_ < filled_ && box.filled.load() < base_ + reduced_ + 1) ||
+             (size() > 2 && taken_ < reduced_ && box.reduced.load() < base_ + taken_ + 1) ||
+             (size() == 2 && taken_ < filled_ && box.filled.load() < base_ + taken_ + 1);
+    case Stage::kPull:
+      return (filled_ < group_.post(rank(), number_).chunks && slot_taken) ||
+             (taken_ < wants_[static_cast<size_t>(other)].chunks && box.filled.load() < base_ + taken_ + 1);
+    case Stage::kIdle:
+    case Stage::kQueued:
+    case Stage::kReduceInPlace:
+    case Stage::kOver:
+      break;
+  }
+  return false;
 }
 
 }  // namespace rondo
