@@ -18,6 +18,8 @@ std::span<const ConformanceCase> reduction_cases();
 std::span<const ConformanceCase> move_cases();
 // Asynchronous calls and process sets.
 std::span<const ConformanceCase> order_cases();
+// Random sequences on several process sets; the seed is printed.
+std::span<const ConformanceCase> random_cases();
 // Wrong local arguments.
 std::span<const ConformanceCase> argument_cases();
 // Errors between ranks, and what is left of the communicator after them.

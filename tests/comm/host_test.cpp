@@ -69,6 +69,9 @@ INSTANTIATE_TEST_SUITE_P(Order, HostConformance,
 INSTANTIATE_TEST_SUITE_P(Arguments, HostConformance,
                          testing::Combine(testing::ValuesIn(argument_cases()), testing::ValuesIn(kModes)),
                          parameter_name);
+INSTANTIATE_TEST_SUITE_P(Random, HostConformance,
+                         testing::Combine(testing::ValuesIn(random_cases()), testing::ValuesIn(kModes)),
+                         parameter_name);
 INSTANTIATE_TEST_SUITE_P(Errors, HostConformance,
                          testing::Combine(testing::ValuesIn(error_cases()), testing::ValuesIn(kModes)),
                          parameter_name);

@@ -43,6 +43,9 @@ INSTANTIATE_TEST_SUITE_P(Order, LocalConformance,
 INSTANTIATE_TEST_SUITE_P(Arguments, LocalConformance,
                          testing::Combine(testing::ValuesIn(argument_cases()), testing::ValuesIn(kRanks)),
                          parameter_name);
+INSTANTIATE_TEST_SUITE_P(Random, LocalConformance,
+                         testing::Combine(testing::ValuesIn(random_cases()), testing::ValuesIn(kRanks)),
+                         parameter_name);
 INSTANTIATE_TEST_SUITE_P(Errors, LocalConformance,
                          testing::Combine(testing::ValuesIn(error_cases()), testing::ValuesIn(kRanks)),
                          parameter_name);
@@ -65,6 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Reductions, SelfConformance, testing::ValuesIn(reductio
 INSTANTIATE_TEST_SUITE_P(Moves, SelfConformance, testing::ValuesIn(move_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Order, SelfConformance, testing::ValuesIn(order_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Arguments, SelfConformance, testing::ValuesIn(argument_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Random, SelfConformance, testing::ValuesIn(random_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Errors, SelfConformance, testing::ValuesIn(error_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Agreement, SelfConformance, testing::ValuesIn(agreement_cases()), case_name);
 

@@ -67,6 +67,7 @@ auto with_thread(std::span<const ConformanceCase> cases) {
 INSTANTIATE_TEST_SUITE_P(Reductions, SharedConformance, over_ranks(reduction_cases()), parameter_name);
 INSTANTIATE_TEST_SUITE_P(Moves, SharedConformance, over_ranks(move_cases()), parameter_name);
 INSTANTIATE_TEST_SUITE_P(Order, SharedConformance, over_ranks(order_cases()), parameter_name);
+INSTANTIATE_TEST_SUITE_P(Random, SharedConformance, over_ranks(random_cases()), parameter_name);
 INSTANTIATE_TEST_SUITE_P(Errors, SharedConformance, over_ranks(error_cases()), parameter_name);
 INSTANTIATE_TEST_SUITE_P(Agreement, SharedConformance, over_ranks(agreement_cases()), parameter_name);
 INSTANTIATE_TEST_SUITE_P(ReductionsThread, SharedConformance, with_thread(reduction_cases()), parameter_name);
