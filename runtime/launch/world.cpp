@@ -90,8 +90,8 @@ void World::State::connect() {
     return;
   }
   const std::shared_ptr<MpiSession> session = MpiSession::start(launch);
-  meeting = make_host_communicator(session, *host_memory,
-                                   {.progress = Progress::kInline, .shared_memory = false});
+  meeting =
+      make_host_communicator(session, *host_memory, {.progress = Progress::kInline, .shared_memory = false});
   SupervisedRank rank = meet_the_others();
   comm =
       make_host_communicator(session, *host_memory, {.compute_threads = share_of_cores(cores, host_cores)});
