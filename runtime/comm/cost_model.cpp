@@ -27,6 +27,7 @@ void append(std::string& text, std::string_view prefix, const LinkCost& link) {
 double* find(CostModel& model, std::string_view key) {
   for (const Entry& entry : kEntries) {
     if (key == fmt::format("inside.{}", entry.key)) return &(model.inside.*entry.value);
+    if (key == fmt::format("shared.{}", entry.key)) return &(model.shared.*entry.value);
     if (key == fmt::format("between.{}", entry.key)) return &(model.between.*entry.value);
   }
   return nullptr;
@@ -58,6 +59,7 @@ void read_line(CostModel& model, std::string_view line, int number) {
 std::string CostModel::to_text() const {
   std::string text;
   append(text, "inside", inside);
+  append(text, "shared", shared);
   append(text, "between", between);
   return text;
 }
@@ -76,25 +78,36 @@ ReduceAlgorithm choose_all_reduce(const CostModel& model, const ReduceShape& sha
   const bool network = shape.hosts > 1;
   const LinkCost& link = network ? model.between : model.inside;
   const auto ranks = static_cast<double>(shape.ranks);
+  const auto hosts = static_cast<double>(shape.hosts);
   const auto bytes = static_cast<double>(shape.bytes);
   // How many ranks share the link, and how many of a rank's peers are beyond it. In a ring only one rank of a
   // host sends over it, as ranks are numbered host by host.
   const double sharing = network ? shape.most_on_a_host : 1;
   const double beyond = network ? ranks - sharing : ranks - 1;
+  const double steps = std::bit_width(static_cast<unsigned>(shape.ranks - 1));
 
-  const double exchange = std::bit_width(static_cast<unsigned>(shape.ranks - 1)) * link.latency_us +
-                          sharing * beyond * bytes / link.bytes_per_us;
-  // The other two come after an exchange that compares the calls.
-  const double compare = std::bit_width(static_cast<unsigned>(shape.ranks - 1)) * link.latency_us;
-  const double direct = compare + 2 * link.latency_us +
+  const double exchange = steps * link.latency_us + sharing * beyond * bytes / link.bytes_per_us;
+  // The others come after an exchange that compares the calls.
+  const double direct = (steps + 2) * link.latency_us +
                         2 * sharing * beyond / ranks * bytes / (link.bytes_per_us * link.crossing_share);
   const double ring =
-      compare + 2 * (ranks - 1) * link.latency_us + 2 * (ranks - 1) / ranks * bytes / link.bytes_per_us;
-  if (shape.exchange_fits && exchange <= direct && (exchange <= ring || shape.rounds_once)) {
-    return ReduceAlgorithm::kExchange;
-  }
-  if (shape.rounds_once || direct < ring) return ReduceAlgorithm::kDirect;
-  return ReduceAlgorithm::kRing;
+      (steps + 2 * (ranks - 1)) * link.latency_us + 2 * (ranks - 1) / ranks * bytes / link.bytes_per_us;
+  // The two phases within a host are the halves of a reduction there.
+  const double by_hosts = (steps + 2 * (hosts - 1)) * link.latency_us +
+                          2 * (hosts - 1) / hosts * bytes / link.bytes_per_us + 2 * model.shared.latency_us +
+                          bytes / model.shared.bytes_per_us;
+
+  ReduceAlgorithm best = ReduceAlgorithm::kDirect;
+  double least = direct;
+  const auto offer = [&](ReduceAlgorithm algorithm, double cost, bool possible) {
+    if (!possible || cost > least) return;
+    best = algorithm;
+    least = cost;
+  };
+  offer(ReduceAlgorithm::kRing, ring, !shape.rounds_once);
+  offer(ReduceAlgorithm::kHosts, by_hosts, shape.hosts_share && !shape.rounds_once);
+  offer(ReduceAlgorithm::kExchange, exchange, shape.exchange_fits);
+  return best;
 }
 
 }  // namespace rondo

@@ -1,7 +1,8 @@
 // What messages cost, and which algorithm that makes the fastest.
 //
 // A message of n bytes takes latency + n / bandwidth (Hockney's model, Parallel Computing 1994). The defaults
-// fit shared memory within a host and a 10 Gb/s Ethernet between hosts; a measurement may replace them.
+// fit messages and shared memory within a host, and a 10 Gb/s Ethernet between hosts; a measurement may
+// replace them.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ struct LinkCost {
 
 struct CostModel {
   LinkCost inside{.latency_us = 2, .bytes_per_us = 2000, .crossing_share = 1};
+  LinkCost shared{.latency_us = 10, .bytes_per_us = 4000, .crossing_share = 1};  // a reduction in a segment
   LinkCost between{.latency_us = 40, .bytes_per_us = 1200, .crossing_share = 0.85};
 
   // One "key value" line for each number, e.g. "between.latency_us 40".
@@ -34,6 +36,7 @@ enum class ReduceAlgorithm : uint8_t {
   kExchange,  // everybody's input to everybody, log2 P steps
   kDirect,    // each segment to its owner, its sum back to all
   kRing,      // neighbour to neighbour
+  kHosts,     // within each host, between the hosts, within each host
 };
 
 struct ReduceShape {
@@ -42,6 +45,7 @@ struct ReduceShape {
   int most_on_a_host = 1;  // ranks
   int64_t bytes = 0;       // of one rank's input
   bool exchange_fits = false;
+  bool hosts_share = false;  // all hosts have as many ranks, which share memory
   bool rounds_once = false;  // 16-bit types: a ring would round between additions
 };
 

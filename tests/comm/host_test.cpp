@@ -24,14 +24,33 @@ struct Mode {
   const char* name;
   Progress progress;
   bool shared_memory;
+  int hosts = 1;  // that the ranks play to run on
 };
+
+// Neighbours share a host; where the ranks do not divide evenly, some hosts have fewer.
+std::vector<std::string> played_hosts(const Mode& mode) {
+  std::vector<std::string> hosts;
+  const int size = test_session()->size();
+  const int each = (size + mode.hosts - 1) / mode.hosts;
+  for (int r = 0; mode.hosts > 1 && r < size; ++r) hosts.push_back("node" + std::to_string(r / each));
+  return hosts;
+}
+
+// Slow links: hosts are crossed as seldom as can be.
+CostModel played_costs(const Mode& mode) {
+  CostModel costs;
+  if (mode.hosts > 1) costs.between.bytes_per_us = 100;
+  return costs;
+}
 
 std::unique_ptr<Communicator> make_communicator(Device& device, const Mode& mode, int64_t chunk_bytes = 0) {
   return make_host_communicator(test_session(), device,
                                 {.deadline = std::chrono::seconds(40),
                                  .progress = mode.progress,
                                  .shared_memory = mode.shared_memory,
-                                 .chunk_bytes = chunk_bytes});
+                                 .chunk_bytes = chunk_bytes,
+                                 .costs = played_costs(mode),
+                                 .hosts = played_hosts(mode)});
 }
 
 using Parameter = std::tuple<ConformanceCase, Mode>;
@@ -56,12 +75,16 @@ std::string parameter_name(const testing::TestParamInfo<Parameter>& info) {
 constexpr Mode kModes[] = {{"Inline", Progress::kInline, false},
                            {"Thread", Progress::kThread, false},
                            {"SharedInline", Progress::kInline, true},
-                           {"SharedThread", Progress::kThread, true}};
+                           {"SharedThread", Progress::kThread, true},
+                           {"TwoHosts", Progress::kThread, true, 2}};
+// One of each, where who drives a collective does not matter.
+constexpr Mode kTransports[] = {kModes[1], kModes[2], kModes[4]};
 INSTANTIATE_TEST_SUITE_P(Reductions, HostConformance,
-                         testing::Combine(testing::ValuesIn(reduction_cases()), testing::ValuesIn(kModes)),
+                         testing::Combine(testing::ValuesIn(reduction_cases()),
+                                          testing::ValuesIn(kTransports)),
                          parameter_name);
 INSTANTIATE_TEST_SUITE_P(Moves, HostConformance,
-                         testing::Combine(testing::ValuesIn(move_cases()), testing::ValuesIn(kModes)),
+                         testing::Combine(testing::ValuesIn(move_cases()), testing::ValuesIn(kTransports)),
                          parameter_name);
 INSTANTIATE_TEST_SUITE_P(Order, HostConformance,
                          testing::Combine(testing::ValuesIn(order_cases()), testing::ValuesIn(kModes)),
@@ -88,6 +111,17 @@ TEST(HostCommunicator, ManyShortChunks) {
   comm->all_reduce(span, span, ReduceOp::kSum).wait();
   const double ranks = comm->size() * (comm->size() + 1) / 2.0;
   for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], static_cast<double>(i) * ranks);
+}
+
+TEST(HostCommunicator, SharesMemoryWithinHostsOfEqualSize) {
+  const auto device = make_cpu_device(1);
+  const auto comm = make_communicator(*device, kModes[4]);
+  const int size = comm->size();
+  EXPECT_EQ(comm->topology().hosts(), size > 1 ? 2 : 1);
+  if (size > 1) {
+    const bool fits = size % 2 == 0 && size > 2;
+    EXPECT_EQ(comm->name().find("shared memory in hosts") != std::string::npos, fits) << comm->name();
+  }
 }
 
 class HostModes : public testing::TestWithParam<Mode> {};

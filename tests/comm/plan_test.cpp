@@ -92,6 +92,8 @@ TEST(CostModel, ChoosesBySizeAndTopology) {
   EXPECT_EQ(choose(shape), ReduceAlgorithm::kDirect);
   // Ranks that share a link would cross it many times over.
   EXPECT_EQ(choose({.ranks = 8, .hosts = 2, .most_on_a_host = 4, .bytes = 1 << 20}), ReduceAlgorithm::kRing);
+  EXPECT_EQ(choose({.ranks = 8, .hosts = 2, .most_on_a_host = 4, .bytes = 1 << 20, .hosts_share = true}),
+            ReduceAlgorithm::kHosts);
   EXPECT_EQ(choose({.ranks = 2, .hosts = 2, .most_on_a_host = 1, .bytes = 1 << 20}), ReduceAlgorithm::kRing);
 }
 

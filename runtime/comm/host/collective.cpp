@@ -19,10 +19,12 @@ HostCollective::HostCollective(HostEngine& engine, const HostGroup& group, std::
   blocks_.reserve(static_cast<size_t>(group.size()));
 }
 
-void HostCollective::start(const HostCall& call, int64_t chunk_bytes, const CostModel& costs) {
+void HostCollective::start(const HostCall& call, int64_t chunk_bytes, const CostModel& costs,
+                           Hierarchy* hierarchy) {
   call_ = call;
   chunk_bytes_ = chunk_bytes;
   costs_ = &costs;
+  hierarchy_ = hierarchy;
   deadline_ = Clock::now() + call.deadline;
   mismatch_.clear();
   counts_.assign(call.counts.begin(), call.counts.end());
@@ -70,6 +72,7 @@ void HostCollective::choose_blocks() {
   }
   const int64_t total = std::accumulate(block_bytes_.begin(), block_bytes_.end(), int64_t{0});
   const bool fits = total <= Exchange::kMaxBlocks;
+  algorithm_ = ReduceAlgorithm::kExchange;
   if (call.kind == CollectiveKind::kAllReduce || call.kind == CollectiveKind::kAllReduceGroup) {
     const bool halves = call.dtype == DType::kF16 || call.dtype == DType::kBF16;
     algorithm_ = choose_all_reduce(*costs_, {.ranks = group_.size(),
@@ -77,6 +80,7 @@ void HostCollective::choose_blocks() {
                                              .most_on_a_host = group_.most_on_a_host,
                                              .bytes = call.bytes(),
                                              .exchange_fits = fits,
+                                             .hosts_share = hierarchy_ != nullptr,
                                              .rounds_once = halves});
     if (algorithm_ != ReduceAlgorithm::kExchange) block_bytes_.clear();
   } else if (!fits) {
@@ -99,7 +103,14 @@ void HostCollective::start_exchange() {
 }
 
 void HostCollective::finish_exchange() {
-  if (exchange_.consensus().differs()) {
+  const bool differs = exchange_.consensus().differs();
+  if (!differs && !small() && algorithm_ == ReduceAlgorithm::kHosts) {
+    plan_hosts();
+    stage_ = Stage::kScatter;
+    return;
+  }
+  pass_turns();
+  if (differs) {
     mismatch_ = exchange_.consensus().message(group_.topology);
     stage_ = Stage::kFailed;
   } else if (small()) {
@@ -161,6 +172,11 @@ void HostCollective::finish_small() {
   }
 }
 
+void HostCollective::finish_transfer() {
+  if (call_.signature.kind == CollectiveKind::kAllReduceGroup) unpack();
+  stage_ = Stage::kDone;
+}
+
 // One rank has nobody to send to: its reduction only scales.
 void HostCollective::finish_alone() {
   switch (call_.signature.kind) {
@@ -204,13 +220,13 @@ bool HostCollective::advance() {
     moved = exchange_.advance() || moved;
     if (exchange_.done()) finish_exchange();
   }
-  if (stage_ == Stage::kTransfer) {
+  if (stage_ == Stage::kScatter) moved = advance_scatter() || moved;
+  if (stage_ == Stage::kTransfer || stage_ == Stage::kAcross) {
     moved = pipeline_.advance() || moved;
-    if (pipeline_.done()) {
-      if (call_.signature.kind == CollectiveKind::kAllReduceGroup) unpack();
-      stage_ = Stage::kDone;
-    }
+    if (pipeline_.done() && stage_ == Stage::kTransfer) finish_transfer();
+    if (pipeline_.done() && stage_ == Stage::kAcross) stage_ = Stage::kGather;
   }
+  if (stage_ == Stage::kGather) moved = advance_gather() || moved;
   if (stage_ == Stage::kExplain) {
     moved = pipeline_.advance() || moved;
     if (pipeline_.done()) finish_explaining();
@@ -220,31 +236,37 @@ bool HostCollective::advance() {
 
 std::string HostCollective::overdue_text() const {
   const Signature& call = call_.signature;
-  std::string text = fmt::format("{} of {} bytes was not done within {} ms", call_name(call), call.bytes(),
-                                 call_.deadline.count());
+  return fmt::format("{} of {} bytes was not done within {} ms: {}", call_name(call), call.bytes(),
+                     call_.deadline.count(), waited_for());
+}
+
+std::string HostCollective::waited_for() const {
   switch (stage_) {
     case Stage::kAfter:
-      return text + ": its input was not ready";
+      return "its input was not ready";
     case Stage::kExchange:
-      return text +
-             fmt::format(": waited for {} to call it", rank_name(group_.topology, exchange_.waiting_for()));
+      return fmt::format("waited for {} to call it", rank_name(group_.topology, exchange_.waiting_for()));
     case Stage::kTransfer:
     case Stage::kExplain:
-      return text + fmt::format(": waited for {} after {} bytes",
-                                rank_name(group_.topology, pipeline_.waiting_for()),
-                                pipeline_.bytes_received());
+      return fmt::format("waited for {} after {} bytes", rank_name(group_.topology, pipeline_.waiting_for()),
+                         pipeline_.bytes_received());
+    case Stage::kScatter:
+    case Stage::kAcross:
+    case Stage::kGather:
+      return waited_for_in_hierarchy();
     case Stage::kIdle:
     case Stage::kDone:
     case Stage::kFailed:
       break;
   }
-  return text;
+  return "it was done";
 }
 
 void HostCollective::fail() {
   if (over()) return;
   if (stage_ == Stage::kExchange) memory_lost_ = !exchange_.abandon();
-  if (stage_ == Stage::kTransfer || stage_ == Stage::kExplain) memory_lost_ = !pipeline_.abandon();
+  if (stage_ == Stage::kTransfer || stage_ == Stage::kAcross || stage_ == Stage::kExplain)
+    memory_lost_ = !pipeline_.abandon();
   stage_ = Stage::kFailed;
 }
 

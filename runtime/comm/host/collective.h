@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,11 +14,13 @@
 #include "runtime/comm/host/exchange.h"
 #include "runtime/comm/host/group.h"
 #include "runtime/comm/host/pipeline.h"
+#include "runtime/comm/shared/collective.h"
 #include "runtime/comm/signature.h"
 
 namespace rondo {
 
 class HostEngine;
+struct Hierarchy;
 
 // The arguments of a call.
 struct HostCall {
@@ -41,7 +44,8 @@ class HostCollective final : public WorkState {
 
   HostCollective(HostEngine& engine, const HostGroup& group, std::vector<HostCollective*>& idle);
 
-  void start(const HostCall& call, int64_t chunk_bytes, const CostModel& costs);
+  // `hierarchy` is the communicator's, or null.
+  void start(const HostCall& call, int64_t chunk_bytes, const CostModel& costs, Hierarchy* hierarchy);
 
   // Goes on as far as possible without waiting; true when anything moved. Throws PeerError.
   bool advance();
@@ -61,7 +65,18 @@ class HostCollective final : public WorkState {
   void release() override;
 
  private:
-  enum class Stage : uint8_t { kIdle, kAfter, kExchange, kTransfer, kExplain, kDone, kFailed };
+  enum class Stage : uint8_t {
+    kIdle,
+    kAfter,
+    kExchange,
+    kTransfer,
+    kScatter,
+    kAcross,
+    kGather,
+    kExplain,
+    kDone,
+    kFailed
+  };
 
   void start_exchange();
   void choose_blocks();
@@ -73,7 +88,14 @@ class HostCollective final : public WorkState {
   void plan_all_to_all(Pipeline::Buffers& buffers);
   void plan_gather(const Pipeline::Buffers& buffers);
   void plan_scatter(const Pipeline::Buffers& buffers);
+  void finish_transfer();
   void finish_alone();
+  void pass_turns();
+  void plan_hosts();
+  bool advance_scatter();
+  bool advance_gather();
+  std::string waited_for() const;
+  std::string waited_for_in_hierarchy() const;
   void pack();
   void unpack();
   uint64_t split_checksum() const;
@@ -105,6 +127,16 @@ class HostCollective final : public WorkState {
   bool memory_lost_ = false;
   Exchange exchange_;
   Pipeline pipeline_;
+
+  // Through a hierarchy.
+  Hierarchy* hierarchy_ = nullptr;
+  std::vector<int64_t> shards_;  // elements, by local index
+  ConstSpan whole_in_;
+  Span whole_out_;
+  Span shard_;
+  bool phase_started_ = false;
+  std::optional<SharedCollective> scatter_;
+  std::optional<SharedCollective> gather_;
 };
 
 }  // namespace rondo

@@ -13,6 +13,7 @@
 #include "runtime/comm/host/backoff.h"
 #include "runtime/comm/host/collective.h"
 #include "runtime/comm/mpi/mpi_check.h"
+#include "runtime/comm/shared/world.h"
 #include "runtime/comm/topology.h"
 
 namespace rondo {
@@ -36,9 +37,12 @@ int largest_tag(MPI_Comm comm) {
 
 }  // namespace
 
-HostEngine::HostEngine(std::shared_ptr<MpiSession> session, Device& device, const CostModel& costs,
-                       bool progress_thread)
-    : session_(std::move(session)), device_(device), costs_(costs) {
+HostEngine::HostEngine(std::shared_ptr<MpiSession> session, Device& device, const EngineOptions& options)
+    : session_(std::move(session)),
+      device_(device),
+      costs_(options.costs),
+      hosts_(options.hosts.empty() ? session_->hosts() : options.hosts),
+      topology_(make_topology(hosts_, session_->rank())) {
   const std::lock_guard guard(lock());
   data_ = duplicate_world();
   control_ = duplicate_world();
@@ -51,7 +55,7 @@ HostEngine::HostEngine(std::shared_ptr<MpiSession> session, Device& device, cons
   active_.reserve(kMaxInFlight);
   const int on_this_host = make_topology(session_->hosts(), session_->rank()).local_size;
   crowded_ = on_this_host > sysconf(_SC_NPROCESSORS_ONLN);
-  if (progress_thread && session_->threads_allowed()) thread_ = std::thread([this] { run_thread(); });
+  if (options.progress_thread && session_->threads_allowed()) thread_ = std::thread([this] { run_thread(); });
 }
 
 HostEngine::~HostEngine() {
@@ -79,9 +83,16 @@ HostGroup HostEngine::world_group() const {
   group.world_ranks.resize(static_cast<size_t>(session_->size()));
   std::iota(group.world_ranks.begin(), group.world_ranks.end(), 0);
   group.rank = session_->rank();
-  group.topology = make_topology(session_->hosts(), group.rank);
+  group.topology = topology_;
   group.most_on_a_host = most_ranks_on_a_host(group.topology);
   return group;
+}
+
+std::vector<int> HostEngine::local_ranks() const {
+  std::vector<int> positions;
+  std::vector<int> seen(static_cast<size_t>(topology_.hosts()), 0);
+  for (const int host : topology_.host_of) positions.push_back(seen[static_cast<size_t>(host)]++);
+  return positions;
 }
 
 void HostEngine::use_context(int context) {
@@ -115,12 +126,14 @@ void HostEngine::check_peers_and_deadlines() {
   check_due_ = false;
   if (!failure_.empty()) return;
   int arrived = 0;
-  MPI_Status status;
-  check_mpi(MPI_Test(&inbox_request_, &arrived, &status), "MPI_Test");
+  check_mpi(MPI_Test(&inbox_request_, &arrived, MPI_STATUS_IGNORE), "MPI_Test");
   if (arrived != 0) {
     inbox_.back() = '\0';
-    const Topology topology = make_topology(session_->hosts(), session_->rank());
-    end_all(fmt::format("{}: {}", rank_name(topology, status.MPI_SOURCE), inbox_.data()));
+    end_all(inbox_.data());
+    return;
+  }
+  if (shared_world_ != nullptr && shared_world_->failed()) {
+    tell(shared_world_->failure());
     return;
   }
   const auto now = HostCollective::Clock::now();
@@ -135,12 +148,16 @@ void HostEngine::raise_failure() const {
 
 void HostEngine::fail(const std::string& own_reason) {
   if (!failure_.empty()) return;
-  const Topology topology = make_topology(session_->hosts(), session_->rank());
-  const size_t length = std::min(own_reason.size(), outbox_.size() - 1);
+  if (shared_world_ != nullptr) shared_world_->publish(own_reason);
+  tell(fmt::format("{}: {}", rank_name(topology_, session_->rank()), own_reason));
+}
+
+void HostEngine::tell(std::string text) {
+  const size_t length = std::min(text.size(), outbox_.size() - 1);
   outbox_.fill('\0');
-  std::memcpy(outbox_.data(), own_reason.data(), length);
+  std::memcpy(outbox_.data(), text.data(), length);
   send_failure();
-  end_all(fmt::format("{}: {}", rank_name(topology, session_->rank()), own_reason));
+  end_all(std::move(text));
 }
 
 void HostEngine::end_all(std::string text) {

@@ -23,6 +23,13 @@ namespace rondo {
 
 class HostCollective;
 class Device;
+class SharedWorld;
+
+struct EngineOptions {
+  bool progress_thread = false;
+  CostModel costs = {};                 // rank 0's count
+  std::vector<std::string> hosts = {};  // of the ranks, where they are not the session's
+};
 
 // Shared by a world's communicator and all that were split from it. Collectives in flight advance together,
 // whenever a caller waits, polls or calls progress(), and on a progress thread where there is one. All MPI
@@ -32,9 +39,8 @@ class Device;
 // sent to all ranks on a communicator of its own, where each rank keeps a receive posted.
 class HostEngine {
  public:
-  // Collective. Rank 0's `costs` count.
-  HostEngine(std::shared_ptr<MpiSession> session, Device& device, const CostModel& costs,
-             bool progress_thread);
+  // Collective over MPI_COMM_WORLD.
+  HostEngine(std::shared_ptr<MpiSession> session, Device& device, const EngineOptions& options);
   ~HostEngine();
   HostEngine(const HostEngine&) = delete;
   HostEngine& operator=(const HostEngine&) = delete;
@@ -45,6 +51,11 @@ class HostEngine {
   MpiSession& session() { return *session_; }
   HostGroup world_group() const;
   const CostModel& costs() const { return costs_; }
+  const std::vector<std::string>& hosts() const { return hosts_; }  // by world rank
+  std::vector<int> local_ranks() const;  // by world rank: its position among the ranks of its host
+  // What the ranks of this host share beside MPI; null: nothing.
+  const std::shared_ptr<SharedWorld>& shared_world() const { return shared_world_; }
+  void set_shared_world(std::shared_ptr<SharedWorld> world) { shared_world_ = std::move(world); }
 
   // These take the lock themselves.
   void drive(HostCollective& collective);  // until it is over
@@ -83,6 +94,7 @@ class HostEngine {
   };
 
   void fail(const std::string& own_reason);
+  void tell(std::string text);
   void end_all(std::string text);
   void send_failure() noexcept;
   void check_peers_and_deadlines();
@@ -91,6 +103,9 @@ class HostEngine {
   std::shared_ptr<MpiSession> session_;
   Device& device_;
   CostModel costs_;
+  std::vector<std::string> hosts_;
+  Topology topology_;  // of the world
+  std::shared_ptr<SharedWorld> shared_world_;
   MPI_Comm data_ = MPI_COMM_NULL;
   MPI_Comm control_ = MPI_COMM_NULL;
   int last_context_ = 0;

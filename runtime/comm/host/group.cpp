@@ -12,7 +12,7 @@ namespace rondo {
 namespace {
 
 void check(const HostGroup& group, int code, const char* call, int peer) {
-  if (code != MPI_SUCCESS) check_mpi(code, fmt::format("{} {}", call, rank_name(group.topology, peer)));
+  if (code != MPI_SUCCESS) check_mpi(code, fmt::format("{} {}", call, group.name_of(peer)));
 }
 
 int world(const HostGroup& group, int peer) {
@@ -20,6 +20,13 @@ int world(const HostGroup& group, int peer) {
 }
 
 }  // namespace
+
+std::string HostGroup::name_of(int member) const {
+  if (shown_as.empty()) return rank_name(topology, member);
+  const int host = topology.host_of[static_cast<size_t>(member)];
+  return fmt::format("rank {} ({})", shown_as[static_cast<size_t>(member)],
+                     topology.host_names[static_cast<size_t>(host)]);
+}
 
 int most_ranks_on_a_host(const Topology& topology) {
   std::vector<int> ranks(static_cast<size_t>(topology.hosts()), 0);

@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
@@ -18,9 +19,11 @@ struct HostGroup {
   int rank = 0;
   Topology topology;
   int context = 0;
-  int most_on_a_host = 1;  // ranks
+  int most_on_a_host = 1;          // ranks
+  std::vector<int> shown_as = {};  // a part of a group: its ranks' numbers in the whole, for messages
 
   int size() const { return static_cast<int>(world_ranks.size()); }
+  std::string name_of(int member) const;  // "rank 3 (node7)"
 };
 
 // The layout of a tag, from the top: context, sequence number modulo 2^12, one bit for the phase. Messages

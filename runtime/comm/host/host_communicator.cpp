@@ -12,6 +12,7 @@
 #include "runtime/comm/arguments.h"
 #include "runtime/comm/host/collective.h"
 #include "runtime/comm/host/engine.h"
+#include "runtime/comm/host/hierarchy.h"
 #include "runtime/comm/host/shared.h"
 #include "runtime/comm/topology.h"
 #include "runtime/device/device.h"
@@ -24,12 +25,20 @@ namespace {
 constexpr int64_t kNetworkChunk = 32 << 10;
 constexpr int64_t kHostChunk = 256 << 10;
 
+// Collective among the group's ranks. Null, on all of them, where there is none. `context` is unused so far.
+std::unique_ptr<Hierarchy> share_hosts(const std::shared_ptr<HostEngine>& engine, const HostGroup& group,
+                                       const HostOptions& options, int context);
+
 class HostCommunicator final : public Communicator {
  public:
   // `remark`: for the name.
   HostCommunicator(std::shared_ptr<HostEngine> engine, HostGroup group, const HostOptions& options,
-                   const std::string& remark = {})
-      : engine_(std::move(engine)), group_(std::move(group)), options_(options), remark_(remark) {
+                   std::unique_ptr<Hierarchy> hierarchy = nullptr, const std::string& remark = {})
+      : engine_(std::move(engine)),
+        group_(std::move(group)),
+        options_(options),
+        hierarchy_(std::move(hierarchy)),
+        remark_(remark) {
     if (options_.chunk_bytes == 0) {
       options_.chunk_bytes = group_.topology.hosts() > 1 ? kNetworkChunk : kHostChunk;
     }
@@ -44,9 +53,10 @@ class HostCommunicator final : public Communicator {
   int size() const override { return group_.size(); }
   const Topology& topology() const override { return group_.topology; }
   std::string name() const override {
-    return fmt::format("host ring over MPI{}{}", engine_->has_thread() ? ", progress thread" : "", remark_);
+    return fmt::format("host ring over MPI{}{}{}", hierarchy_ != nullptr ? ", shared memory in hosts" : "",
+                       engine_->has_thread() ? ", progress thread" : "", remark_);
   }
-  Buffer allocate(int64_t bytes) override { return engine_->device().allocate(bytes); }
+  Buffer allocate(int64_t bytes) override;
 
   Work all_reduce(ConstSpan in, Span out, ReduceOp op, const CollectiveOptions& options) override {
     check_all_reduce(in, out, op, options);
@@ -140,6 +150,7 @@ class HostCommunicator final : public Communicator {
   std::shared_ptr<HostEngine> engine_;
   HostGroup group_;
   HostOptions options_;
+  std::unique_ptr<Hierarchy> hierarchy_;
   std::string remark_;
   int64_t sequence_ = 0;
   std::vector<std::unique_ptr<HostCollective>> states_;
@@ -152,8 +163,35 @@ void HostCommunicator::wait_for_room() {
     return std::count_if(states_.begin(), states_.end(),
                          [](const auto& state) { return state->in_flight(); });
   };
+  // Nor may the numbers on the way be too far apart.
+  const auto too_far = [this] {
+    const std::lock_guard lock(engine_->lock());
+    return engine_->failure().empty() && sequence_ - hierarchy_->scatter_turns.next() >= Turns::kSpan;
+  };
+  while (hierarchy_ != nullptr && too_far()) engine_->drive_once();
   if (static_cast<int64_t>(states_.size()) < kMaxInFlight) return;
   while (in_flight() >= kMaxInFlight) engine_->drive_once();
+}
+
+Buffer HostCommunicator::allocate(int64_t bytes) {
+  if (hierarchy_ == nullptr) return engine_->device().allocate(bytes);
+  CommunicatorBootstrap bootstrap(*hierarchy_->local);
+  Buffer buffer;
+  std::string reason;
+  try {
+    buffer = hierarchy_->gather->allocate(bootstrap, bytes);
+  } catch (const DeviceError& error) {
+    reason = error.what();
+  }
+  // On all hosts or on none.
+  uint8_t failed = reason.empty() ? 0 : 1;
+  const Span flag = span_of(std::span(&failed, 1));
+  all_reduce(flag, flag, ReduceOp::kMax, {.label = "allocation"}).wait();
+  if (failed != 0) {
+    throw DeviceError(
+        !reason.empty() ? reason : fmt::format("another host has no {} bytes of memory to share", bytes));
+  }
+  return buffer;
 }
 
 Work HostCommunicator::start(HostCall call) {
@@ -168,7 +206,7 @@ Work HostCommunicator::start(HostCall call) {
     HostCollective& state = *idle_.back();
     idle_.pop_back();
     call.signature.sequence = sequence_++;
-    state.start(call, options_.chunk_bytes, engine_->costs());
+    state.start(call, options_.chunk_bytes, engine_->costs(), hierarchy_.get());
     engine_->add(state);
     return Work(&state);
   });
@@ -194,7 +232,8 @@ std::unique_ptr<Communicator> HostCommunicator::split(int color, int key) {
     context = std::max(context, entries[static_cast<size_t>(r)].next_context);
     if (entries[static_cast<size_t>(r)].color == color) order.push_back(r);
   }
-  engine_->with_lock([&] { engine_->use_context(context); });
+  // The next one is for the making of a hierarchy.
+  engine_->with_lock([&] { engine_->use_context(context + 1); });
   if (color < 0) return nullptr;
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
     return entries[static_cast<size_t>(a)].key < entries[static_cast<size_t>(b)].key;
@@ -207,11 +246,26 @@ std::unique_ptr<Communicator> HostCommunicator::split(int color, int key) {
     if (r == rank()) child.rank = child.size();
     const int world_rank = group_.world_ranks[static_cast<size_t>(r)];
     child.world_ranks.push_back(world_rank);
-    hosts.push_back(engine_->session().hosts()[static_cast<size_t>(world_rank)]);
+    hosts.push_back(engine_->hosts()[static_cast<size_t>(world_rank)]);
   }
   child.topology = make_topology(hosts, child.rank);
   child.most_on_a_host = most_ranks_on_a_host(child.topology);
-  return std::make_unique<HostCommunicator>(engine_, std::move(child), options_);
+  auto hierarchy = share_hosts(engine_, child, options_, context + 1);
+  return std::make_unique<HostCommunicator>(engine_, std::move(child), options_, std::move(hierarchy));
+}
+
+// The same ranks without a hierarchy, while one is made.
+std::unique_ptr<Communicator> scaffold(const std::shared_ptr<HostEngine>& engine, HostGroup group,
+                                       const HostOptions& options, int context) {
+  group.context = context;
+  return std::make_unique<HostCommunicator>(engine, std::move(group), options);
+}
+
+std::unique_ptr<Hierarchy> share_hosts(const std::shared_ptr<HostEngine>& engine, const HostGroup& group,
+                                       const HostOptions& options, int context) {
+  if (engine->shared_world() == nullptr || !hierarchy_fits(group.topology)) return nullptr;
+  return make_hierarchy(group, *scaffold(engine, group, options, context), engine->shared_world(),
+                        engine->local_ranks());
 }
 
 int allowed_cores() {
@@ -236,11 +290,14 @@ std::unique_ptr<Communicator> make_host_communicator(std::shared_ptr<MpiSession>
   require(options.chunk_bytes >= 0 && options.chunk_bytes <= INT_MAX,
           "chunk_bytes must lie between 1 and {}, or be 0 for the default; got {}", INT_MAX,
           options.chunk_bytes);
+  require(options.hosts.empty() || static_cast<int>(options.hosts.size()) == session->size(),
+          "{} host names for {} ranks", options.hosts.size(), session->size());
   require(options.progress != Progress::kThread || session->threads_allowed(),
           "a progress thread was asked for, but this MPI was initialized for one thread only");
   bool thread = options.progress == Progress::kThread;
   if (options.progress == Progress::kAuto) {
-    const Topology topology = make_topology(session->hosts(), session->rank());
+    const Topology topology =
+        make_topology(options.hosts.empty() ? session->hosts() : options.hosts, session->rank());
     const int online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
     thread = session->size() > 1 &&
              wants_progress_thread(topology, allowed_cores(), online, options.compute_threads);
@@ -251,9 +308,22 @@ std::unique_ptr<Communicator> make_host_communicator(std::shared_ptr<MpiSession>
     if (comm != nullptr) return comm;
     if (!remark.empty()) remark = fmt::format(" ({})", remark);
   }
-  auto engine = std::make_shared<HostEngine>(std::move(session), device, options.costs, thread);
+  auto engine = std::make_shared<HostEngine>(
+      std::move(session), device,
+      EngineOptions{.progress_thread = thread, .costs = options.costs, .hosts = options.hosts});
   HostGroup world = engine->world_group();
-  return std::make_unique<HostCommunicator>(std::move(engine), std::move(world), options, remark);
+  std::unique_ptr<Hierarchy> hierarchy;
+  if (options.shared_memory && world.topology.hosts() > 1 && world.most_on_a_host > 1) {
+    const int context = engine->with_lock([&] {
+      const int next = engine->next_context();
+      engine->use_context(next + 1);
+      return next;
+    });
+    engine->set_shared_world(join_hosts(world, *scaffold(engine, world, options, context)));
+    hierarchy = share_hosts(engine, world, options, context + 1);
+  }
+  return std::make_unique<HostCommunicator>(std::move(engine), std::move(world), options,
+                                            std::move(hierarchy), remark);
 }
 
 }  // namespace rondo

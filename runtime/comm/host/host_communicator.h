@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "runtime/comm/cost_model.h"
 
@@ -24,9 +26,11 @@ struct HostOptions {
   std::chrono::milliseconds deadline = std::chrono::minutes(5);  // of a collective, from its call
   Progress progress = Progress::kAuto;
   bool shared_memory = true;  // among the ranks of one host, where they can; else messages over MPI
-  int compute_threads = 1;  // cores that the caller's work keeps busy, for kAuto
+  int compute_threads = 1;    // cores that the caller's work keeps busy, for kAuto
   int64_t chunk_bytes = 0;  // size of a message in large collectives; 0: by the topology. Equal on all ranks
   CostModel costs = {};     // chooses the algorithms; rank 0's counts
+  // For tests: the host that each rank plays to run on; equal on all ranks, empty: the real ones.
+  std::vector<std::string> hosts = {};
 };
 
 // The communicator of all ranks of the session. Collective over MPI_COMM_WORLD. `device` (a host device) must
@@ -36,6 +40,9 @@ struct HostOptions {
 // 32 KiB over all ranks) carry their data along and reduce in rank order. Longer ones run as pipelined rings
 // (all_reduce, all_gather_v), chains (broadcast) or between pairs of ranks (all others; all_reduce where the
 // cost model says so, and of 16-bit floats, whose sums are rounded once).
+//
+// Across hosts with the same number of ranks each, more than one, large reductions go by hosts: see
+// hierarchy.h.
 //
 // Waiting: polls for up to 80 microseconds (giving the core away where ranks outnumber cores), then sleeps 20
 // microseconds at a time.

@@ -38,10 +38,9 @@ class MpiBootstrap final : public Bootstrap {
 std::unique_ptr<Communicator> share_memory(const std::shared_ptr<MpiSession>& session, Device& device,
                                            const HostOptions& options, bool progress_thread,
                                            std::string& reason) {
-  const Topology topology = make_topology(session->hosts(), session->rank());
-  if (topology.hosts() > 1) {
-    return nullptr;
-  }
+  const Topology topology =
+      make_topology(options.hosts.empty() ? session->hosts() : options.hosts, session->rank());
+  if (topology.hosts() > 1) return nullptr;  // see hierarchy.h
   MpiBootstrap ranks(*session);
   try {
     return make_shared_communicator(
