@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <numeric>
 
@@ -109,6 +110,27 @@ bool same_call(const Signature& a, const Signature& b) {
   return a.sequence == b.sequence && a.kind == b.kind && a.count == b.count && a.dtype == b.dtype &&
          a.op == b.op && a.root == b.root && a.counts_hash == b.counts_hash && a.label_hash == b.label_hash &&
          a.prescale == b.prescale && a.postscale == b.postscale;
+}
+
+uint64_t call_key(const Signature& s) {
+  const uint64_t words[] = {
+      static_cast<uint64_t>(s.sequence),
+      static_cast<uint64_t>(s.count),
+      s.counts_hash,
+      s.label_hash,
+      std::bit_cast<uint64_t>(s.prescale),
+      std::bit_cast<uint64_t>(s.postscale),
+      static_cast<uint64_t>(static_cast<uint32_t>(s.root)) << 32 | static_cast<uint64_t>(s.kind) << 16 |
+          static_cast<uint64_t>(s.dtype) << 8 | static_cast<uint64_t>(s.op),
+  };
+  // Each round is a bijection of the state (an odd factor, a shifted xor), so single differences never
+  // cancel.
+  uint64_t key = 0x9e3779b97f4a7c15u;
+  for (const uint64_t word : words) {
+    key = (key ^ word) * 0xff51afd7ed558ccdu;
+    key ^= key >> 32;
+  }
+  return key;
 }
 
 std::string call_name(const Signature& signature) {

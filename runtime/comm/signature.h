@@ -55,6 +55,8 @@ Signature make_group_signature(std::span<const SpanPair> pairs, ReduceOp op,
                                const CollectiveOptions& options);
 
 bool same_call(const Signature& a, const Signature& b);
+// Equal where same_call is true, and otherwise differs, but for a chance of 2^-64.
+uint64_t call_key(const Signature& signature);
 
 // `all_reduce #12 "grads/3"`: names one collective in a message.
 std::string call_name(const Signature& signature);

@@ -27,17 +27,22 @@ void SharedCollective::plan_all_reduce() {
   inputs_.clear();
   outputs_.clear();
   const auto post_of = [this](int r) -> const Post& { return group_.post(r, number_); };
-  if (size() == 1 || post_of(0).source == Source::kLetter) {
+  bool in_place = true;
+  bool letters = true;
+  for (int r = 0; r < size(); ++r) {
+    in_place = in_place && post_of(r).source == Source::kInPlace;
+    letters = letters && (post_of(r).source == Source::kLetter || post_of(r).source == Source::kTiny);
+  }
+  if (size() == 1 || letters) {
     for (int r = 0; r < size(); ++r) inputs_.push_back(group_.letter(r, number_));
     if (size() == 1) inputs_[0] = call_.in.data;
     outputs_.push_back(call_.out.data);
     if (call_.in.count > 0) reduce(call_.reduction, inputs_, outputs_, call_.in.count);
     return finish();
   }
-  bool in_place = true;
-  for (int r = 0; r < size(); ++r) in_place = in_place && post_of(r).source == Source::kInPlace;
   if (!in_place) {
-    chunks_ = post_of(rank()).chunks;
+    // Whatever the ranks have: what is overwritten in place cannot be read by the others meanwhile.
+    chunks_ = (call_.in.bytes() + SharedGroup::kSlotBytes - 1) / SharedGroup::kSlotBytes;
     stage_ = Stage::kChunks;
     return;
   }
@@ -45,8 +50,8 @@ void SharedCollective::plan_all_reduce() {
   const Piece share = share_of(call_.in.bytes(), rank());
   for (int r = 0; r < size(); ++r) {
     const int world_rank = group_.world_ranks()[static_cast<size_t>(r)];
-    inputs_.push_back(memory.at(post_of(r).in, world_rank) + share.offset);
-    outputs_.push_back(memory.at(post_of(r).out, world_rank) + share.offset);
+    inputs_.push_back(memory.at(post_of(r).places.in, world_rank) + share.offset);
+    outputs_.push_back(memory.at(post_of(r).places.out, world_rank) + share.offset);
   }
   in_place_sources_ = true;
   position_ = 0;
@@ -64,19 +69,16 @@ bool SharedCollective::reduce_in_place() {
   return true;
 }
 
-// Chunk by chunk: each rank copies its input into a slot (fill), reduces its share of all slots (reduce), and
-// copies all shares into its output (take). Two ranks save the middle step: each reduces the whole chunk from
-// its own input and the other's slot.
+// Each rank copies its input chunk by chunk into its slots (fill), reduces its share of all ranks' slots
+// (reduce), and copies all shares into its output (take). Two ranks save the middle step: each reduces the
+// whole chunk from its own input and the other's slot. Each step goes as far as it can before the next one,
+// so that ranks meet once for all slots rather than for each: where cores are scarce, meetings are what
+// costs.
 bool SharedCollective::advance_chunks() {
   bool moved = false;
-  constexpr int kSteps = 4;
-  for (int step = 0; step < kSteps && taken_ < chunks_; ++step) {
-    const bool filled = filled_ < chunks_ && fill_chunk();
-    const bool reduced = size() > 2 && reduced_ < filled_ && reduce_chunk();
-    const bool taken = taken_ < (size() > 2 ? reduced_ : filled_) && take_chunk();
-    if (!filled && !reduced && !taken) return moved;
-    moved = true;
-  }
+  while (filled_ < chunks_ && fill_chunk()) moved = true;
+  while (size() > 2 && reduced_ < filled_ && reduce_chunk()) moved = true;
+  while (taken_ < (size() > 2 ? reduced_ : filled_) && take_chunk()) moved = true;
   if (taken_ == chunks_) finish();
   return moved;
 }

@@ -12,6 +12,7 @@ namespace {
 // All ranks read all letters of an all_reduce, so that one arrival is all they wait for; this bounds what
 // they read.
 constexpr int64_t kLettersToReduce = 128 << 10;
+constexpr int64_t kAlwaysLetter = 2 << 10;
 
 }  // namespace
 
@@ -28,8 +29,8 @@ void SharedCollective::start(const SharedCall& call) {
   call_ = call;
   dtype_ = call.transfer == Transfer::kScatter || call.transfer == Transfer::kReduceScatter ? call.out.dtype
                                                                                             : call.in.dtype;
-  in_counts_.assign(call.in_counts.begin(), call.in_counts.end());
-  out_counts_.assign(call.out_counts.begin(), call.out_counts.end());
+  if (!call.in_counts.empty()) in_counts_.assign(call.in_counts.begin(), call.in_counts.end());
+  if (!call.out_counts.empty()) out_counts_.assign(call.out_counts.begin(), call.out_counts.end());
   call_.in_counts = call_.out_counts = {};
   number_ = group_.started_++;
   arrived_ = 0;
@@ -68,8 +69,8 @@ bool SharedCollective::advance() {
 
 void SharedCollective::post() {
   Post& mine = group_.post(rank(), number_);
-  mine.signature = call_.signature;
-  mine.in = mine.out = {};
+  group_.mailbox(rank()).signatures[number_ & 1] = call_.signature;
+  mine.key = call_key(call_.signature);
   mine.chunks = 0;
   mine.source = Source::kNone;
   if (size() > 1) choose_source(mine);
@@ -84,37 +85,53 @@ void SharedCollective::post() {
 }
 
 void SharedCollective::choose_source(Post& mine) {
-  const bool reduces_all = call_.transfer == Transfer::kAllReduce;
-  const bool gives_from_root = call_.transfer == Transfer::kBroadcast || call_.transfer == Transfer::kScatter;
-  if (call_.transfer == Transfer::kBarrier || (gives_from_root && rank() != call_.root)) return;
+  if (call_.transfer == Transfer::kBarrier) return;
+  if (call_.transfer == Transfer::kAllReduce) return choose_reduction(mine);
+  const bool from_root = call_.transfer == Transfer::kBroadcast || call_.transfer == Transfer::kScatter;
+  if (from_root && rank() != call_.root) return;
   const int64_t bytes = call_.in.bytes();
-  if (bytes <= SharedGroup::kLetterBytes && (!reduces_all || bytes * size() <= kLettersToReduce)) {
-    if (bytes > 0) std::memcpy(group_.letter(rank(), number_), call_.in.data, static_cast<size_t>(bytes));
-    mine.source = Source::kLetter;
-    return;
-  }
-  const auto find = [this](const void* data, int64_t size_in_bytes) {
-    return group_.world().memory().find(data, size_in_bytes, group_.world_ranks());
-  };
-  mine.in = find(call_.in.data, bytes);
-  if (reduces_all) {
-    mine.out = call_.out.data == call_.in.data ? mine.in : find(call_.out.data, bytes);
-    if (mine.out && !mine.in) {
-      // One copy here, and the others can work on it where it lies.
-      std::memcpy(call_.out.data, call_.in.data, static_cast<size_t>(bytes));
-      mine.in = mine.out;
-    }
-    mine.source = mine.in && mine.out ? Source::kInPlace : Source::kSlots;
-    mine.chunks = (bytes + SharedGroup::kSlotBytes - 1) / SharedGroup::kSlotBytes;
-    return;
-  }
+  if (bytes <= SharedGroup::kLetterBytes) return write_letter(mine);
+  mine.places = {find(call_.in), {}};
   // An all-to-all in place overwrites what others may not have read yet; the slots keep a copy.
   const bool overwritten = call_.transfer == Transfer::kAllToAll && call_.in.data == call_.out.data;
-  mine.source = mine.in && !overwritten ? Source::kInPlace : Source::kSlots;
+  mine.source = mine.places.in && !overwritten ? Source::kInPlace : Source::kSlots;
   if (mine.source != Source::kSlots) return;
   int64_t longest = bytes;
   if (lanes() > 1) longest = *std::max_element(in_counts_.begin(), in_counts_.end()) * element();
   mine.chunks = (longest + lane_bytes() - 1) / lane_bytes();
+}
+
+// A letter costs one meeting of the ranks and in place two; but a letter is written, and read by all. Where
+// ranks have to share cores meetings are what costs.
+void SharedCollective::choose_reduction(Post& mine) {
+  const int64_t bytes = call_.in.bytes();
+  const bool fits = bytes <= SharedGroup::kLetterBytes && bytes * size() <= kLettersToReduce;
+  if (fits && (bytes <= kAlwaysLetter || group_.world().crowded())) return write_letter(mine);
+  Place in = find(call_.in);
+  const Place out = call_.out.data == call_.in.data ? in : find(call_.out);
+  if (out && !in) {
+    // One copy here, and the others can work on it where it lies.
+    std::memcpy(call_.out.data, call_.in.data, static_cast<size_t>(bytes));
+    in = out;
+  }
+  mine.places = {in, out};
+  if (in && out) {
+    mine.source = Source::kInPlace;
+  } else if (fits) {
+    write_letter(mine);
+  } else {
+    mine.source = Source::kSlots;
+  }
+}
+
+void SharedCollective::write_letter(Post& mine) {
+  const int64_t bytes = call_.in.bytes();
+  mine.source = bytes <= Post::kTinyBytes ? Source::kTiny : Source::kLetter;
+  if (bytes > 0) std::memcpy(group_.letter(rank(), number_), call_.in.data, static_cast<size_t>(bytes));
+}
+
+Place SharedCollective::find(ConstSpan span) const {
+  return group_.world().memory().find(span.data, span.bytes(), group_.world_ranks());
 }
 
 bool SharedCollective::arrive() {
@@ -126,13 +143,20 @@ bool SharedCollective::arrive() {
 }
 
 void SharedCollective::compare() {
-  const Signature& first = group_.post(0, number_).signature;
-  consensus_ = Consensus(first, 0);
-  for (int r = 1; r < size(); ++r) {
-    const Signature& theirs = group_.post(r, number_).signature;
-    if (!same_call(first, theirs)) consensus_.merge(Consensus(theirs, r));
+  consensus_.other_rank = -1;
+  const uint64_t key = group_.post(0, number_).key;
+  bool differs = false;
+  for (int r = 1; r < size(); ++r) differs = differs || group_.post(r, number_).key != key;
+  if (differs) {
+    consensus_ = Consensus(signature_of(0), 0);
+    for (int r = 1; r < size(); ++r) consensus_.merge(Consensus(signature_of(r), r));
+  } else if (call_.transfer == Transfer::kAllToAll) {
+    compare_counts();
   }
-  if (!consensus_.differs() && call_.transfer == Transfer::kAllToAll) compare_counts();
+}
+
+const Signature& SharedCollective::signature_of(int rank) const {
+  return group_.mailbox(rank).signatures[number_ & 1];
 }
 
 void SharedCollective::compare_counts() {

@@ -53,12 +53,13 @@ class SharedCollective {
   // the group's earlier calls are over.
   bool advance();
   bool over() const { return stage_ == Stage::kOver; }
+  const Signature& signature() const { return call_.signature; }
 
   // After it is over. When members differ nothing was transferred, and later calls still work. The text is
   // the same on every member.
   bool differs() const { return consensus_.differs() || split_.sent != split_.expected; }
-  std::string mismatch(const Topology& topology) const;  // of the group's ranks
-  const Consensus& consensus() const { return consensus_; }
+  std::string mismatch(const Topology& topology) const;      // of the group's ranks
+  const Consensus& consensus() const { return consensus_; }  // meaningful when it differs
 
   // While it is not over, for messages: whether it waits for that member, to call it or to do its share.
   bool waits_for(int rank) const;
@@ -86,10 +87,14 @@ class SharedCollective {
 
   // collective.cpp
   void post();
-  void choose_source(Post& post);
+  void choose_source(Post& mine);
+  void choose_reduction(Post& mine);
+  void write_letter(Post& mine);
+  Place find(ConstSpan span) const;
   bool arrive();
   void compare();
   void compare_counts();
+  const Signature& signature_of(int rank) const;
   void plan();
   void depart();
   bool wait_for_departure();

@@ -92,22 +92,19 @@ void SharedEngine::drive_once() {
 void SharedEngine::drive(SharedWork& work) {
   const Caller caller(*this);
   SharedWait wait(*world_);
-  bool slept = false;
-  for (;;) {
-    bool moved = false;
-    {
-      const std::lock_guard guard(mutex_);
-      if (work.over()) return;
-      if (slept) check_due_ = true;  // cheap beside a sleep
-      moved = poll();
-      if (work.over()) return;
-    }
-    slept = false;
-    if (moved) {
+  std::unique_lock guard(mutex_);
+  while (!work.over()) {
+    if (poll()) {
       wait.reset();
-    } else {
-      slept = wait.pause(work.waits_for_event());
+      continue;
     }
+    if (work.over()) return;
+    if (wait.spin()) continue;
+    const bool event = work.waits_for_event();
+    guard.unlock();
+    const bool slept = wait.pause(event);
+    guard.lock();
+    if (slept) check_due_ = true;  // cheap beside a sleep
   }
 }
 

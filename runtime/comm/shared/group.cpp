@@ -15,15 +15,17 @@ int64_t round_up(int64_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
 }
 
+constexpr int64_t kMailBytes = (sizeof(Post) + SharedGroup::kLetterBytes + 127) / 128 * 128;
+
 // The parts of a member's share, one behind the other.
-int64_t counts_begin() {
+int64_t mail_begin() {
   return round_up(sizeof(Mailbox));
 }
-int64_t letters_begin(int size) {
-  return counts_begin() + round_up(int64_t{2} * 2 * size * static_cast<int64_t>(sizeof(int64_t)));
+int64_t counts_begin() {
+  return mail_begin() + round_up(2 * kMailBytes);
 }
 int64_t slots_begin(int size) {
-  return letters_begin(size) + 2 * SharedGroup::kLetterBytes;
+  return counts_begin() + round_up(int64_t{2} * 2 * size * static_cast<int64_t>(sizeof(int64_t)));
 }
 int64_t share_bytes(int size) {
   return slots_begin(size) + SharedGroup::kSlots * SharedGroup::kSlotBytes;
@@ -35,6 +37,7 @@ SharedGroup::SharedGroup(std::shared_ptr<SharedWorld> world, Bootstrap& members,
     : world_(std::move(world)), world_ranks_(std::move(world_ranks)), rank_(members.rank()) {
   mapping_ = map_shared(members, share_bytes(size()), world_->passing());
   new (mapping_.part(rank_)) Mailbox;
+  for (const int64_t call : {0, 1}) new (&post(rank_, call)) Post;
   // Nobody looks into a mailbox before its owner has made it.
   const std::byte done{1};
   std::vector<std::byte> all(world_ranks_.size());
@@ -49,8 +52,13 @@ int64_t* SharedGroup::counts(int rank, int64_t call) const {
   return reinterpret_cast<int64_t*>(mapping_.part(rank) + counts_begin()) + (call & 1) * 2 * size();
 }
 
+Post& SharedGroup::post(int rank, int64_t call) const {
+  return *reinterpret_cast<Post*>(mapping_.part(rank) + mail_begin() + (call & 1) * kMailBytes);
+}
+
 std::byte* SharedGroup::letter(int rank, int64_t call) const {
-  return mapping_.part(rank) + letters_begin(size()) + (call & 1) * kLetterBytes;
+  Post& of = post(rank, call);
+  return of.source == Source::kTiny ? of.tiny : reinterpret_cast<std::byte*>(&of) + sizeof(Post);
 }
 
 std::byte* SharedGroup::slot(int rank, int64_t chunk) const {

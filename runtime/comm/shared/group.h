@@ -30,36 +30,47 @@ class SharedWorld;
 // How the others come to what a rank gives to a collective.
 enum class Source : uint8_t {
   kNone,     // it gives nothing
-  kLetter,   // short: a copy lies beside the signature
+  kTiny,     // a copy lies in the post
+  kLetter,   // short: a copy lies behind the post
   kInPlace,  // they read it where it lies
   kSlots,    // it goes chunk by chunk through the slots
 };
 
-// What a rank says about one collective. Posts alternate between two places: who posts call n+2 has seen all
-// posts of n+1, and those were made after the posts of n had been read.
-struct alignas(128) Post {
+// What a rank says about one collective: one cache line, and its letter behind it, so that a short call moves
+// few lines between cores. Posts alternate between two places: who posts call n+2 has seen all posts of n+1,
+// and those were made after the posts of n had been read.
+struct alignas(64) Post {
+  static constexpr int64_t kTinyBytes = 32;
+  struct Places {
+    Place in, out;
+  };
+
   std::atomic<int64_t> call{0};  // number of the call + 1, stored last
-  Signature signature;
-  Place in;
-  Place out;
-  int64_t chunks = 0;  // kSlots: how many
+  uint64_t key = 0;              // of its signature
+  int64_t chunks = 0;            // kSlots: how many
   Source source = Source::kNone;
+  union {
+    Places places{};
+    std::byte tiny[kTinyBytes];
+  };
 };
+static_assert(sizeof(Post) == 64);
 
 // Counters that only their rank writes. They only grow: of calls, or of chunks over the life of the group.
+// Lines that different ranks write lie two cache lines apart, since processors fetch them in pairs.
 struct Mailbox {
   alignas(128) std::atomic<int64_t> departed{0};  // calls whose data in other ranks' memory it needs no more
   alignas(128) std::atomic<int64_t> filled{0};    // chunks in its slots
   alignas(128) std::atomic<int64_t> reduced{0};   // chunks of which its share is reduced
   alignas(128) std::atomic<int64_t> consumed{0};  // chunks that it has taken out of all slots
-  Post posts[2];
+  alignas(128) Signature signatures[2];           // of its posts; looked at when keys differ
 };
 
 class SharedGroup {
  public:
   static constexpr int64_t kLetterBytes = 32 << 10;
-  static constexpr int64_t kSlotBytes = 256 << 10;
-  static constexpr int kSlots = 2;
+  static constexpr int64_t kSlotBytes = 128 << 10;
+  static constexpr int kSlots = 8;
 
   // Collective among the members: `members` ranks them, world_ranks[r] is member r's rank in the world.
   // Throws on every member or on none.
@@ -80,10 +91,10 @@ class SharedGroup {
   friend class SharedCollective;
 
   Mailbox& mailbox(int rank) const { return *reinterpret_cast<Mailbox*>(mapping_.part(rank)); }
-  Post& post(int rank, int64_t call) const { return mailbox(rank).posts[call & 1]; }
+  Post& post(int rank, int64_t call) const;
   // Two rows of size() numbers: the call's in_counts and out_counts, where members' may differ.
   int64_t* counts(int rank, int64_t call) const;
-  std::byte* letter(int rank, int64_t call) const;
+  std::byte* letter(int rank, int64_t call) const;  // of a post with kTiny or kLetter
   std::byte* slot(int rank, int64_t chunk) const;
   void ring() const;
 

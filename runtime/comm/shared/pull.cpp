@@ -74,11 +74,11 @@ SharedCollective::Want SharedCollective::want_from(int other) const {
   if (other == rank()) {
     want.source = Source::kInPlace;
     want.from = static_cast<const std::byte*>(call_.in.data) + want.block.offset;
-  } else if (want.source == Source::kLetter) {
+  } else if (want.source == Source::kTiny || want.source == Source::kLetter) {
     want.from = group_.letter(other, number_) + want.block.offset;
   } else if (want.source == Source::kInPlace) {
     const int world_rank = group_.world_ranks()[static_cast<size_t>(other)];
-    want.from = group_.world().memory().at(theirs.in, world_rank) + want.block.offset;
+    want.from = group_.world().memory().at(theirs.places.in, world_rank) + want.block.offset;
   } else {
     want.chunks = theirs.chunks;
   }
@@ -104,7 +104,7 @@ bool SharedCollective::advance_pull() {
   const Post& mine = group_.post(rank(), number_);
   const int64_t to_fill = mine.source == Source::kSlots ? mine.chunks : 0;
   bool moved = false;
-  constexpr int kSteps = 4;
+  constexpr int kSteps = SharedGroup::kSlots;
   for (int step = 0; step < kSteps; ++step) {
     const bool filled = filled_ < to_fill && fill_lanes();
     // Its own piece must be in the slot before something takes its place.

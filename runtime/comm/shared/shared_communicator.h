@@ -28,7 +28,7 @@ struct SharedOptions {
 // share of all buffers and writes it to all of them. Spans of up to 32 KiB go beside the signature and cost
 // one meeting of the ranks; all others flow through slots that fit the cache. Sums run in rank order.
 //
-// Waiting: polls for a microsecond or two (not where ranks outnumber cores), gives the core away between
+// Waiting: polls for some 20 microseconds (not where ranks outnumber cores), gives the core away between
 // polls for 80, then sleeps until a rank rings.
 //
 // Every rank's watchdog thread looks at the others' heartbeats: a rank that died is noticed in half a second,

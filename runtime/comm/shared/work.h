@@ -1,6 +1,7 @@
 // A collective of a SharedCommunicator in flight.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -32,8 +33,8 @@ class SharedWork final : public WorkState {
              std::vector<SharedWork*>& idle);
 
   void start(const SharedRequest& request);
-  bool advance();  // true when anything moved
-  bool over() const { return stage_ == Stage::kDone || stage_ == Stage::kFailed; }
+  bool advance();                                                      // true when anything moved
+  bool over() const { return over_.load(std::memory_order_acquire); }  // needs no lock
   bool waits_for_event() const { return stage_ == Stage::kAfter; }
   // Throws PeerError when it is overdue, or waits for a rank that is gone.
   void check(Clock::time_point now) const;
@@ -47,8 +48,10 @@ class SharedWork final : public WorkState {
  private:
   enum class Stage : uint8_t { kIdle, kAfter, kRunning, kDone, kFailed };
 
+  void start_staged(SharedCall call);
   void stage_input();
   void finish();
+  void end(Stage stage);
   void raise_error() const;
   std::string waited_for() const;
 
@@ -57,7 +60,7 @@ class SharedWork final : public WorkState {
   const Topology& topology_;
   std::vector<SharedWork*>& idle_;
   Stage stage_ = Stage::kIdle;
-  Signature signature_;
+  std::atomic<bool> over_{false};
   const Event* after_ = nullptr;
   Clock::time_point deadline_;
   std::chrono::milliseconds limit_{0};

@@ -42,7 +42,7 @@ namespace {
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free);
 
-constexpr int kSpins = 24;  // with a poll between each, one to two microseconds
+constexpr int kSpins = 400;  // with a poll between each, some 20 microseconds
 constexpr auto kYielding = std::chrono::microseconds(80);
 constexpr auto kBetweenPolls = std::chrono::microseconds(20);
 
@@ -249,14 +249,18 @@ void SharedWait::reset() {
   spins_ = 0;
 }
 
+bool SharedWait::spin() {
+  if (stage_ != Stage::kSpin || world_.crowded_ || spins_ >= kSpins) return false;
+  ++spins_;
+  relax();
+  return true;
+}
+
 bool SharedWait::pause(bool polls) {
   RankBlock& own = world_.block(world_.rank_);
   switch (stage_) {
     case Stage::kSpin:
-      if (!world_.crowded_ && spins_++ < kSpins) {
-        relax();
-        return false;
-      }
+      if (spin()) return false;
       since_ = Clock::now();
       stage_ = Stage::kYield;
       [[fallthrough]];

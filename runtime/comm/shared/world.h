@@ -88,9 +88,9 @@ class SharedWorld {
 //   SharedWait wait(world);
 //   while (!over) moved ? wait.reset() : wait.pause();
 //
-// Spins for a microsecond or two, then gives the core away between polls for some 80, then sleeps until a
-// rank rings, or `longest` has passed. It announces the sleep one poll before it sleeps, so that no change is
-// missed.
+// Spins for some 20 microseconds (not where ranks outnumber cores), then gives the core away between polls
+// for some 80, then sleeps until a rank rings, or `longest` has passed. It announces the sleep one poll
+// before it sleeps, so that no change is missed.
 class SharedWait {
  public:
   explicit SharedWait(SharedWorld& world, std::chrono::microseconds longest = std::chrono::milliseconds(50))
@@ -100,6 +100,8 @@ class SharedWait {
   SharedWait& operator=(const SharedWait&) = delete;
 
   void reset();
+  // Spins for a moment and returns true, as long as spinning is right.
+  bool spin();
   // Returns true when it slept, so that rare checks can ride on that. `polls`: somebody waits for something
   // that does not ring; sleeps for a few microseconds only.
   bool pause(bool polls = false);
