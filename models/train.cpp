@@ -35,10 +35,10 @@ using namespace rondo;
 class Callbacks {
  public:
   // Throws FileError for an output that cannot be written; what the files hold is kept until training begins.
-  Callbacks(const ProgramOptions& options, bool writes) {
-    add<StopOnSignal>();
+  Callbacks(const ProgramOptions& options, const World& world) {
+    add<StopOnSignal>(world);
     add<TerminateOnNaN>();
-    if (!writes) return;
+    if (world.rank() != 0) return;
     if (!options.log_jsonl.empty()) add<JsonLinesLogger>(options.log_jsonl);
     if (!options.log_csv.empty()) add<CsvLogger>(CsvLoggerOptions{.path = options.log_csv});
     ProgressMode mode = options.progress;
@@ -97,7 +97,7 @@ int train(World& world, int argc, char** argv) {
   std::optional<Callbacks> callbacks;
   world.all_or_none("setting up", [&] {
     world.bind(options.binding);
-    callbacks.emplace(options, world.rank() == 0);
+    callbacks.emplace(options, world);
     data = open_data(options.data, options.validation_split, options.seed);
   });
   if (world.rank() == 0 && options.progress != ProgressMode::kNone) {

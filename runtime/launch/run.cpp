@@ -9,6 +9,7 @@
 #include "runtime/base/error.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/mpi/launcher.h"
+#include "runtime/launch/signal_watcher.h"
 #include "runtime/launch/supervisor.h"
 #include "runtime/launch/world.h"
 
@@ -19,12 +20,8 @@ namespace {
 int report_start_failure(const char* program, const std::exception& error) {
   const bool shared = dynamic_cast<const MismatchError*>(&error) != nullptr ||
                       dynamic_cast<const PeerError*>(&error) != nullptr;
-  if (launched_by().rank == 0 || !shared) print_error(program_name(program), error.what());
+  if (launched_by().rank == 0 || !shared) write_error(error_line(program_name(program), error.what()));
   return exit_code_of(error);
-}
-
-int report(World& world, const std::exception& error) {
-  return world.report_failure(error);
 }
 
 }  // namespace
@@ -39,17 +36,17 @@ int run(int argc, char** argv, const std::function<int(World&)>& body) {
     world->comm().barrier({.label = "end of the program"}).wait();
     failed = false;
   } catch (const std::exception& error) {
-    code = world ? report(*world, error) : report_start_failure(argv[0], error);
+    code = world ? world->report_failure(error) : report_start_failure(argv[0], error);
   } catch (...) {
     const Error error("an exception that is not a std::exception");
-    code = world ? report(*world, error) : report_start_failure(argv[0], error);
+    code = world ? world->report_failure(error) : report_start_failure(argv[0], error);
   }
-  const int signal = World::stop_signal();
   if (failed) {
     // Ending MPI in an orderly way would wait for ranks that may be gone.
     std::fflush(nullptr);
     _exit(code);
   }
+  const int signal = world->stop_signal();
   world.reset();
   return signal != 0 ? 128 + signal : code;
 }

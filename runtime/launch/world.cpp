@@ -21,6 +21,7 @@
 #include "runtime/device/device.h"
 #include "runtime/kernels/backend.h"
 #include "runtime/kernels/cpu/cpu_backend.h"
+#include "runtime/launch/signal_watcher.h"
 #include "runtime/launch/supervisor.h"
 #include "runtime/launch/version.h"
 
@@ -65,7 +66,10 @@ std::vector<Neighbour> introduce(Communicator& comm, const Neighbour& mine) {
 }  // namespace
 
 struct World::State {
+  explicit State(const std::string& name) : program(name), signals(name) {}
+
   std::string program;
+  SignalWatcher signals;                // before anything starts a thread
   std::unique_ptr<Device> host_memory;  // what the host communicators work on
   // Ranks meet here first, and those that fail meet here last: it outlives a failure of the other.
   std::unique_ptr<Communicator> meeting;
@@ -86,7 +90,8 @@ void World::State::connect() {
   if (!launch) {
     host_cores = {cores};
     comm = make_self_communicator(*host_memory);
-    supervisor.emplace(SupervisedRank{.program = program});
+    supervisor.emplace(SupervisedRank{.program = program}, signals);
+    signals.set_ranks(0, {}, {});
     return;
   }
   const std::shared_ptr<MpiSession> session = MpiSession::start(launch);
@@ -96,7 +101,7 @@ void World::State::connect() {
   comm =
       make_host_communicator(session, *host_memory, {.compute_threads = share_of_cores(cores, host_cores)});
   rank.comm = comm.get();
-  supervisor.emplace(std::move(rank));
+  supervisor.emplace(std::move(rank), signals);
 }
 
 // Checks that all ranks run the same program, and learns who shares this host.
@@ -110,19 +115,21 @@ SupervisedRank World::State::meet_the_others() {
   SupervisedRank rank{.program = program, .rank = meeting->rank(), .size = meeting->size()};
   rank.host = topology.host_names.at(static_cast<size_t>(topology.host_of.at(own)));
   rank.meeting = meeting.get();
+  std::vector<LocalProcess> neighbours;
   int lowest_set = all[own].instruction_set;
   for (size_t r = 0; r < all.size(); ++r) {
     lowest_set = std::min(lowest_set, all[r].instruction_set);
     if (topology.host_of[r] != topology.host_of[own]) continue;
     host_cores.push_back(all[r].cores);
-    if (r != own) rank.neighbours.push_back({static_cast<int>(r), all[r].pid});
+    if (r != own) neighbours.push_back({static_cast<int>(r), all[r].pid});
   }
   limit_cpu_instruction_set(lowest_set);
+  signals.set_ranks(rank.rank, rank.host, std::move(neighbours));
   return rank;
 }
 
-World::World(int argc, char** argv) : state_(std::make_unique<State>()) {
-  state_->program = program_name(argc > 0 ? argv[0] : nullptr);
+World::World(int argc, char** argv)
+    : state_(std::make_unique<State>(program_name(argc > 0 ? argv[0] : nullptr))) {
   state_->connect();
 }
 
@@ -140,8 +147,8 @@ Communicator& World::comm() {
 const std::string& World::program() const {
   return state_->program;
 }
-int World::stop_signal() {
-  return Supervisor::stop_signal();
+int World::stop_signal() const {
+  return state_->signals.stop_signal();
 }
 
 void World::bind(const BindOptions& options) {

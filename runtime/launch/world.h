@@ -48,7 +48,7 @@ class World {
 
   // Number of the signal that asked this rank to stop, 0 while none has: for callbacks that vote to stop.
   // Each rank sees its own only.
-  static int stop_signal();
+  int stop_signal() const;
 
   // What run() does with an exception, for programs that catch their own: see Supervisor::report_failure.
   int report_failure(const std::exception& error) noexcept;

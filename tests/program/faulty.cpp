@@ -59,7 +59,7 @@ int go_wrong(World& world, const std::string& what, int chosen) {
     }
     if (step == 5 && what == "throw-everywhere") throw std::runtime_error("the disk is full");
     all_reduce(world);
-    if (World::stop_signal() != 0) break;
+    if (world.stop_signal() != 0) break;
   }
   if (world.rank() == 0) fmt::print("done with {} ranks\n", world.size());
   return 0;
