@@ -1,7 +1,7 @@
 // The ranks of one host that make collectives together, and what each of them shows the others.
 //
 //   SharedWorld       one for each process: doorbells, heartbeats, the failure, allocations.
-//   SharedGroup       one for each set of ranks: a mailbox and two slots for each member.
+//   SharedGroup       one for each set of ranks: a mailbox and a few slots for each member.
 //   SharedCollective  one call in flight: a state machine that its owner advances.
 //
 // A group's collectives run in the order in which they were started, one after the other; groups do not wait

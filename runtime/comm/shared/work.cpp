@@ -2,9 +2,8 @@
 
 #include <fmt/core.h>
 
-#include <time.h>
-
 #include <cstring>
+#include <ctime>
 #include <mutex>
 
 #include "runtime/base/error.h"
