@@ -24,9 +24,10 @@ struct SharedOptions {
 // as it and all that are split from it. One thread at a time uses a communicator and those split from it.
 // Throws on every rank or on none: Unavailable when they cannot share memory, DeviceError when there is none.
 //
-// Spans in memory from allocate() are reduced and copied where they lie, in one pass: each rank reduces its
-// share of all buffers and writes it to all of them. Spans of up to 32 KiB go beside the signature and cost
-// one meeting of the ranks; all others flow through slots that fit the cache. Sums run in rank order.
+// Spans of 2 KiB and more in memory from allocate() are reduced and copied where they lie, in one pass: each
+// rank reduces its share of all buffers and writes it to all of them. Other spans of up to 32 KiB go beside
+// the signature and cost one meeting of the ranks; the rest flows through slots that fit the cache. Sums run
+// in rank order.
 //
 // Waiting: polls for some 20 microseconds (not where ranks outnumber cores), gives the core away between
 // polls for 80, then sleeps until a rank rings.
