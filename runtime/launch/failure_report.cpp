@@ -15,7 +15,7 @@
 namespace rondo {
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{2000};
+constexpr std::chrono::milliseconds kPatience{4000};
 constexpr const char* kPublished = " (reported by rank ";
 
 // A report on its way: fixed in size, so that one collective does.

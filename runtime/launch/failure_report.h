@@ -38,7 +38,7 @@ struct JointReport {
 // code.
 JointReport merge_reports(const std::vector<FailureReport>& reports);
 
-// Waits about two seconds for all ranks of `comm` to report, and returns the merged report, the same on all
+// Waits about four seconds for all ranks of `comm` to report, and returns the merged report, the same on all
 // of them; nothing when that did not come about.
 std::optional<JointReport> agree_on_report(Communicator& comm, const FailureReport& mine);
 
