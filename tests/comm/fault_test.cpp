@@ -66,7 +66,14 @@ TEST_P(Fault, StoppedRankIsNoticedByTheDeadline) {
               AllOf(HasSubstr("all_reduce #2"), HasSubstr("\"series\""), HasSubstr("waited for rank")));
 }
 
-INSTANTIATE_TEST_SUITE_P(Progress, Fault, testing::Values("inline", "thread"),
+TEST(Heartbeat, StoppedRankIsNoticedLongBeforeTheDeadline) {
+  const Job job = run_victims("stop patient");
+  EXPECT_NE(job.status, 0);
+  EXPECT_LT(job.time.count(), 10);
+  EXPECT_THAT(job.output, HasSubstr("no sign of life from rank 1 ("));
+}
+
+INSTANTIATE_TEST_SUITE_P(Progress, Fault, testing::Values("inline", "thread", "messages"),
                          [](const auto& mode) { return std::string(mode.param); });
 
 }  // namespace

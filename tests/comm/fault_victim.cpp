@@ -20,11 +20,21 @@ void come_to_harm(const std::string& harm) {
   if (harm == "throw") throw FileError("/data/part-7: read failed");
 }
 
-void run(const std::string& harm, Progress progress) {
+HostOptions options_of(const std::string& mode) {
+  HostOptions options{.deadline = std::chrono::seconds(2),
+                      .progress = mode == "thread" ? Progress::kThread : Progress::kInline};
+  if (mode == "messages" || mode == "patient") options.shared_memory = false;
+  if (mode == "patient") {
+    options.deadline = std::chrono::minutes(5);
+    options.heartbeat = std::chrono::milliseconds(200);
+  }
+  return options;
+}
+
+void run(const std::string& harm, const std::string& mode) {
   const auto session = MpiSession::start();
   const auto device = make_cpu_device(1);
-  const auto comm =
-      make_host_communicator(session, *device, {.deadline = std::chrono::seconds(2), .progress = progress});
+  const auto comm = make_host_communicator(session, *device, options_of(mode));
   std::vector<float> values(300000, 0.0f);
   const Span span = span_of(std::span(values));
   try {
@@ -45,8 +55,7 @@ void run(const std::string& harm, Progress progress) {
 
 int main(int argc, char** argv) {
   try {
-    const bool thread = argc > 2 && std::string(argv[2]) == "thread";
-    rondo::run(argc > 1 ? argv[1] : "none", thread ? rondo::Progress::kThread : rondo::Progress::kInline);
+    rondo::run(argc > 1 ? argv[1] : "none", argc > 2 ? argv[2] : "inline");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "victim: %s\n", error.what());
     return 1;

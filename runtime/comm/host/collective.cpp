@@ -8,6 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/comm/host/bytes.h"
 #include "runtime/comm/host/engine.h"
+#include "runtime/comm/host/notes.h"
 #include "runtime/comm/reduce.h"
 
 namespace rondo {
@@ -234,10 +235,25 @@ bool HostCollective::advance() {
   return moved;
 }
 
-std::string HostCollective::overdue_text() const {
+std::string HostCollective::overdue_text(const Notes* notes) const {
   const Signature& call = call_.signature;
-  return fmt::format("{} of {} bytes was not done within {} ms: {}", call_name(call), call.bytes(),
-                     call_.deadline.count(), waited_for());
+  std::string text = fmt::format("{} of {} bytes was not done within {} ms: ", call_name(call), call.bytes(),
+                                 call_.deadline.count());
+  if (notes == nullptr || stage_ == Stage::kAfter) return text + waited_for();
+  const std::string absent = members_who(*notes, Attendance::kNotYet);
+  const std::string mute = members_who(*notes, Attendance::kUnknown);
+  text += absent.empty() ? waited_for() : fmt::format("waited for {} to call it", absent);
+  if (!mute.empty()) text += fmt::format("; no answer from {}", mute);
+  return text;
+}
+
+std::string HostCollective::members_who(const Notes& notes, Attendance answer) const {
+  std::string names;
+  for (int r = 0; r < group_.size(); ++r) {
+    if (notes.answer_of(group_.world_ranks[static_cast<size_t>(r)]) != answer) continue;
+    names += (names.empty() ? "" : ", ") + group_.name_of(r);
+  }
+  return names;
 }
 
 std::string HostCollective::waited_for() const {

@@ -20,7 +20,9 @@
 namespace rondo {
 
 class HostEngine;
+class Notes;
 struct Hierarchy;
+enum class Attendance : uint8_t;
 
 // The arguments of a call.
 struct HostCall {
@@ -52,8 +54,11 @@ class HostCollective final : public WorkState {
   bool over() const { return stage_ == Stage::kDone || stage_ == Stage::kFailed; }
   bool in_flight() const { return stage_ != Stage::kIdle && !over(); }
   bool overdue(Clock::time_point now) const { return !over() && now > deadline_; }
-  // "all_reduce #12 "grads/3" of 4000 bytes was not done within 5000 ms: waited for rank 3 (node7)".
-  std::string overdue_text() const;
+  const HostGroup& group() const { return group_; }
+  int64_t sequence() const { return call_.signature.sequence; }
+  // "all_reduce #12 "grads/3" of 4000 bytes was not done within 5000 ms: waited for rank 3 (node7) to call
+  // it". `notes` has the ranks' answers; null: nobody was asked.
+  std::string overdue_text(const Notes* notes) const;
   // Ends it with the engine's failure.
   void fail();
   // After a failure: MPI may still use this object's buffers, so it must never be destroyed.
@@ -95,6 +100,7 @@ class HostCollective final : public WorkState {
   bool advance_scatter();
   bool advance_gather();
   std::string waited_for() const;
+  std::string members_who(const Notes& notes, Attendance answer) const;
   std::string waited_for_in_hierarchy() const;
   void pack();
   void unpack();

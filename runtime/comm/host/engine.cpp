@@ -12,6 +12,7 @@
 #include "runtime/base/error.h"
 #include "runtime/comm/host/backoff.h"
 #include "runtime/comm/host/collective.h"
+#include "runtime/comm/host/notes.h"
 #include "runtime/comm/mpi/mpi_check.h"
 #include "runtime/comm/shared/world.h"
 #include "runtime/comm/topology.h"
@@ -35,6 +36,29 @@ int largest_tag(MPI_Comm comm) {
   return found != 0 ? *value : 32767;  // what the standard guarantees
 }
 
+// What all ranks take from rank 0.
+struct Common {
+  CostModel costs;
+  int64_t nonce = 0;
+};
+
+Common agree_on_common(MPI_Comm comm, const CostModel& costs) {
+  static_assert(std::is_trivially_copyable_v<Common>);
+  Common common{costs, std::chrono::steady_clock::now().time_since_epoch().count()};
+  check_mpi(MPI_Bcast(&common, sizeof(common), MPI_BYTE, 0, comm), "MPI_Bcast of the cost model");
+  return common;
+}
+
+// Opens all connections now: a rank whose network is gone could not open one to say so, and some transports
+// end the process when they cannot.
+void connect_all(MPI_Comm comm, int size) {
+  constexpr int kMostRanks = 256;
+  if (size > kMostRanks) return;
+  std::vector<char> bytes(2 * static_cast<size_t>(size), 0);
+  check_mpi(MPI_Alltoall(bytes.data(), 1, MPI_CHAR, bytes.data() + size, 1, MPI_CHAR, comm),
+            "MPI_Alltoall between all ranks");
+}
+
 }  // namespace
 
 HostEngine::HostEngine(std::shared_ptr<MpiSession> session, Device& device, const EngineOptions& options)
@@ -46,15 +70,22 @@ HostEngine::HostEngine(std::shared_ptr<MpiSession> session, Device& device, cons
   const std::lock_guard guard(lock());
   data_ = duplicate_world();
   control_ = duplicate_world();
-  static_assert(std::is_trivially_copyable_v<CostModel>);
-  check_mpi(MPI_Bcast(&costs_, sizeof(costs_), MPI_BYTE, 0, control_), "MPI_Bcast of the cost model");
-  last_context_ = (largest_tag(data_) >> (kSequenceBits + 1)) - 1;
+  const Common common = agree_on_common(control_, costs_);
+  costs_ = common.costs;
+  if (topology_.hosts() > 1) connect_all(control_, session_->size());
+  // One more is left for notes: one that comes late meets no receive of another kind.
+  last_context_ = (largest_tag(data_) >> (kSequenceBits + 1)) - 2;
   check_mpi(MPI_Irecv(inbox_.data(), static_cast<int>(inbox_.size()), MPI_CHAR, MPI_ANY_SOURCE, kFailureTag,
                       control_, &inbox_request_),
             "MPI_Irecv");
   active_.reserve(kMaxInFlight);
   const int on_this_host = make_topology(session_->hosts(), session_->rank()).local_size;
   crowded_ = on_this_host > sysconf(_SC_NPROCESSORS_ONLN);
+  if (session_->size() > 1) {
+    notes_ = std::make_unique<Notes>(control_, make_tag(last_context_ + 1, 0, 0), common.nonce, topology_,
+                                     session_->rank(), options.heartbeat);
+    if (session_->threads_allowed()) watchdog_ = std::thread([this] { watch(); });
+  }
   if (options.progress_thread && session_->threads_allowed()) thread_ = std::thread([this] { run_thread(); });
 }
 
@@ -67,14 +98,18 @@ HostEngine::~HostEngine() {
     end_all("its communicator is gone");
   }
   wake_.notify_one();
+  watch_wake_.notify_one();
   if (thread_.joinable()) thread_.join();
+  if (watchdog_.joinable()) watchdog_.join();
   const std::lock_guard guard(lock());
   abandon_receive(inbox_request_);
+  if (notes_ != nullptr && !notes_->leave()) notes_.release();  // NOLINT: MPI may still use its memory
   // After a failure messages may still be under way. MPI would give a freed communicator's number to the next
   // one, and their messages with it; so the two are left alone.
   if (failed) return;
-  MPI_Comm_free(&control_);
   MPI_Comm_free(&data_);
+  // A neighbour that has not left yet may still send a note.
+  if (session_->size() == 1) MPI_Comm_free(&control_);
 }
 
 HostGroup HostEngine::world_group() const {
@@ -105,6 +140,7 @@ void HostEngine::use_context(int context) {
 
 void HostEngine::add(HostCollective& collective) {
   active_.push_back(&collective);
+  if (notes_ != nullptr) notes_->called(collective.group().context, collective.sequence());
   poll();
   if (has_thread() && !collective.over()) wake_.notify_one();
 }
@@ -137,9 +173,24 @@ void HostEngine::check_peers_and_deadlines() {
     return;
   }
   const auto now = HostCollective::Clock::now();
-  for (const HostCollective* collective : active_) {
-    if (collective->overdue(now)) throw PeerError(collective->overdue_text());
+  if (notes_ != nullptr) notes_->check(now);
+  check_deadlines(now);
+}
+
+void HostEngine::check_deadlines(HostCollective::Clock::time_point now) {
+  // A rank may be in the middle of a computation, but its watchdog answers within a tenth of a second.
+  constexpr auto kPatience = std::chrono::milliseconds(500);
+  const auto late = std::find_if(active_.begin(), active_.end(), [now](const HostCollective* collective) {
+    return collective->overdue(now);
+  });
+  if (late == active_.end()) return;
+  const HostCollective& collective = **late;
+  if (notes_ == nullptr) throw PeerError(collective.overdue_text(nullptr));
+  if (!notes_->asking(collective.group().context, collective.sequence())) {
+    notes_->ask(collective.group(), collective.sequence());
+    asked_until_ = now + kPatience;
   }
+  if (notes_->all_answered() || now > asked_until_) throw PeerError(collective.overdue_text(notes_.get()));
 }
 
 void HostEngine::raise_failure() const {
@@ -228,6 +279,19 @@ void HostEngine::drive(HostCollective& collective) {
     } else {
       slept = backoff.pause();
     }
+  }
+}
+
+void HostEngine::watch() {
+  constexpr auto kTick = std::chrono::milliseconds(100);
+  std::unique_lock guard(lock());
+  while (!stop_) {
+    try {
+      check_peers_and_deadlines();
+    } catch (const PeerError& error) {
+      fail(error.what());
+    }
+    watch_wake_.wait_for(guard, kTick);
   }
 }
 

@@ -23,17 +23,22 @@ namespace rondo {
 
 class HostCollective;
 class Device;
+class Notes;
 class SharedWorld;
 
 struct EngineOptions {
   bool progress_thread = false;
   CostModel costs = {};                 // rank 0's count
   std::vector<std::string> hosts = {};  // of the ranks, where they are not the session's
+  std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
 };
 
 // Shared by a world's communicator and all that were split from it. Collectives in flight advance together,
 // whenever a caller waits, polls or calls progress(), and on a progress thread where there is one. All MPI
 // calls happen under the session's lock.
+//
+// A watchdog thread that takes no part in collectives lets the ranks show signs of life, looks at deadlines,
+// and answers for a rank that is busy elsewhere (see notes.h).
 //
 // A failure (of the transport, a missed deadline, or one that a rank published) ends the whole world: it is
 // sent to all ranks on a communicator of its own, where each rank keeps a receive posted.
@@ -98,7 +103,9 @@ class HostEngine {
   void end_all(std::string text);
   void send_failure() noexcept;
   void check_peers_and_deadlines();
+  void check_deadlines(std::chrono::steady_clock::time_point now);
   void run_thread();
+  void watch();
 
   std::shared_ptr<MpiSession> session_;
   Device& device_;
@@ -118,9 +125,13 @@ class HostEngine {
   Message inbox_{};
   Message outbox_{};
   MPI_Request inbox_request_ = MPI_REQUEST_NULL;
+  std::unique_ptr<Notes> notes_;                       // null in a world of one
+  std::chrono::steady_clock::time_point asked_until_;  // for answers about an overdue collective
 
   std::thread thread_;
   std::condition_variable wake_;
+  std::thread watchdog_;
+  std::condition_variable watch_wake_;
   std::atomic<int> callers_{
       0};  // threads that want the lock or drive; the progress thread stands back for them
   bool stop_ = false;

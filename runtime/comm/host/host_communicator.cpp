@@ -287,6 +287,8 @@ std::unique_ptr<Communicator> make_host_communicator(std::shared_ptr<MpiSession>
                                                      const HostOptions& options) {
   require(session != nullptr, "a communicator over MPI needs a session");
   require(options.deadline.count() > 0, "the deadline must be positive, got {} ms", options.deadline.count());
+  require(options.heartbeat.count() > 0, "the heartbeat must be positive, got {} ms",
+          options.heartbeat.count());
   require(options.chunk_bytes >= 0 && options.chunk_bytes <= INT_MAX,
           "chunk_bytes must lie between 1 and {}, or be 0 for the default; got {}", INT_MAX,
           options.chunk_bytes);
@@ -308,9 +310,11 @@ std::unique_ptr<Communicator> make_host_communicator(std::shared_ptr<MpiSession>
     if (comm != nullptr) return comm;
     if (!remark.empty()) remark = fmt::format(" ({})", remark);
   }
-  auto engine = std::make_shared<HostEngine>(
-      std::move(session), device,
-      EngineOptions{.progress_thread = thread, .costs = options.costs, .hosts = options.hosts});
+  auto engine = std::make_shared<HostEngine>(std::move(session), device,
+                                             EngineOptions{.progress_thread = thread,
+                                                           .costs = options.costs,
+                                                           .hosts = options.hosts,
+                                                           .heartbeat = options.heartbeat});
   HostGroup world = engine->world_group();
   std::unique_ptr<Hierarchy> hierarchy;
   if (options.shared_memory && world.topology.hosts() > 1 && world.most_on_a_host > 1) {

@@ -29,6 +29,8 @@ struct HostOptions {
   int compute_threads = 1;    // cores that the caller's work keeps busy, for kAuto
   int64_t chunk_bytes = 0;  // size of a message in large collectives; 0: by the topology. Equal on all ranks
   CostModel costs = {};     // chooses the algorithms; rank 0's counts
+  // Between signs of life of a rank; after seven without one it counts as lost.
+  std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
   // For tests: the host that each rank plays to run on; equal on all ranks, empty: the real ones.
   std::vector<std::string> hosts = {};
 };
