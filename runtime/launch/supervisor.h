@@ -38,8 +38,8 @@ class Supervisor {
   void note_shared_error(const std::string& text) { shared_error_ = text; }
 
   // Prints `error`, once for the job, and returns the exit code, the same on all ranks that take part. The
-  // other ranks are told first; then all who fail within about four seconds compare what they have to say, and
-  // rank 0 prints it: an error that all share as it is, one of some ranks with their numbers and hosts. A
+  // other ranks are told first; then all who fail within about four seconds compare what they have to say,
+  // and rank 0 prints it: an error that all share as it is, one of some ranks with their numbers and hosts. A
   // rank that finds nobody to compare with prints its own error. If the transport hangs, the process ends
   // after kReportSeconds. To be called last.
   static constexpr int kReportSeconds = 6;
