@@ -6,7 +6,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/linear.h"
+#include "runtime/kernels/cpu/linear_kernel.h"
 
 namespace rondo::cpu {
 namespace {
@@ -156,43 +156,20 @@ std::optional<MemoryDesc> imposed_weights(const Conv2DSpec& spec, const Geometry
   return layout.desc();
 }
 
-class CpuConv2D final : public Conv2DKernel {
+class CpuConv2D final : public LinearKernel<Conv2DKernel> {
  public:
   CpuConv2D(const ContextPtr& context, const Conv2DSpec& spec, const Geometry& g)
-      : operator_(context, ConvMaker(*context, spec, g, imposed_weights(spec, g)),
-                  {.what = describe(spec),
-                   .use_bias = spec.use_bias,
-                   .training = spec.mode == Mode::kTraining,
-                   .input_gradient = spec.input_gradient,
-                   .weights = imposed_weights(spec, g)}),
-        input_(image_tensor(spec.input.shape, operator_.layouts().src)),
-        kernel_{g.kernel, DType::kF32, make_layout(operator_.layouts().weights, g.canonical_weights)},
-        bias_{Shape{spec.filters}, DType::kF32, {}},
-        output_(image_tensor(g.output, operator_.layouts().dst)) {}
-
-  int64_t scratch_bytes() const override { return operator_.scratch_bytes(); }
-  std::string implementation() const override { return operator_.implementation(); }
-  const TensorDesc& input() const override { return input_; }
-  const TensorDesc& kernel() const override { return kernel_; }
-  const TensorDesc& bias() const override { return bias_; }
-  const TensorDesc& output() const override { return output_; }
-
-  void forward(const Execution& on, const Tensor& in, const Tensor& kernel, const Tensor& bias,
-               const Tensor& out) override {
-    operator_.forward(on, in, kernel, bias, out);
+      : LinearKernel(context, ConvMaker(*context, spec, g, imposed_weights(spec, g)),
+                     {.what = describe(spec),
+                      .use_bias = spec.use_bias,
+                      .training = spec.mode == Mode::kTraining,
+                      .input_gradient = spec.input_gradient,
+                      .weights = imposed_weights(spec, g)}) {
+    input_ = image_tensor(spec.input.shape, operator_.layouts().src);
+    kernel_ = {g.kernel, DType::kF32, make_layout(operator_.layouts().weights, g.canonical_weights)};
+    bias_ = {Shape{spec.filters}, DType::kF32, {}};
+    output_ = image_tensor(g.output, operator_.layouts().dst);
   }
-  void backward_weights(const Execution& on, const Tensor& in, const Tensor& grad_out,
-                        const Tensor& grad_kernel, const Tensor& grad_bias) override {
-    operator_.weight_gradient(on, in, grad_out, grad_kernel, grad_bias);
-  }
-  void backward_input(const Execution& on, const Tensor& grad_out, const Tensor& kernel,
-                      const Tensor& grad_in) override {
-    operator_.input_gradient(on, grad_out, kernel, grad_in);
-  }
-
- private:
-  LinearOperator operator_;
-  TensorDesc input_, kernel_, bias_, output_;
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/linear.h"
+#include "runtime/kernels/cpu/linear_kernel.h"
 
 namespace rondo::cpu {
 namespace {
@@ -130,44 +130,21 @@ std::optional<MemoryDesc> imposed_weights(const DenseSpec& spec, const View& vie
   return dnnl_layout(*spec.kernel_layout).desc();
 }
 
-class CpuDense final : public DenseKernel {
+class CpuDense final : public LinearKernel<DenseKernel> {
  public:
   CpuDense(const ContextPtr& context, const DenseSpec& spec, const View& view)
-      : operator_(context, DenseMaker(*context, spec, view, imposed_weights(spec, view)),
-                  {.what = describe(spec),
-                   .use_bias = spec.use_bias,
-                   .training = spec.mode == Mode::kTraining,
-                   .input_gradient = spec.input_gradient,
-                   .weights = imposed_weights(spec, view)}),
-        input_{spec.input.shape, DType::kF32, make_layout(operator_.layouts().src, view.canonical_src)},
-        kernel_{Shape{spec.input.shape.sample().elements(), spec.units}, DType::kF32,
-                make_layout(operator_.layouts().weights, view.canonical_weights)},
-        bias_{Shape{spec.units}, DType::kF32, {}},
-        output_{Shape{spec.input.shape[0], spec.units}, DType::kF32, {}} {}
-
-  int64_t scratch_bytes() const override { return operator_.scratch_bytes(); }
-  std::string implementation() const override { return operator_.implementation(); }
-  const TensorDesc& input() const override { return input_; }
-  const TensorDesc& kernel() const override { return kernel_; }
-  const TensorDesc& bias() const override { return bias_; }
-  const TensorDesc& output() const override { return output_; }
-
-  void forward(const Execution& on, const Tensor& in, const Tensor& kernel, const Tensor& bias,
-               const Tensor& out) override {
-    operator_.forward(on, in, kernel, bias, out);
+      : LinearKernel(context, DenseMaker(*context, spec, view, imposed_weights(spec, view)),
+                     {.what = describe(spec),
+                      .use_bias = spec.use_bias,
+                      .training = spec.mode == Mode::kTraining,
+                      .input_gradient = spec.input_gradient,
+                      .weights = imposed_weights(spec, view)}) {
+    input_ = {spec.input.shape, DType::kF32, make_layout(operator_.layouts().src, view.canonical_src)};
+    kernel_ = {Shape{spec.input.shape.sample().elements(), spec.units}, DType::kF32,
+               make_layout(operator_.layouts().weights, view.canonical_weights)};
+    bias_ = {Shape{spec.units}, DType::kF32, {}};
+    output_ = {Shape{spec.input.shape[0], spec.units}, DType::kF32, {}};
   }
-  void backward_weights(const Execution& on, const Tensor& in, const Tensor& grad_out,
-                        const Tensor& grad_kernel, const Tensor& grad_bias) override {
-    operator_.weight_gradient(on, in, grad_out, grad_kernel, grad_bias);
-  }
-  void backward_input(const Execution& on, const Tensor& grad_out, const Tensor& kernel,
-                      const Tensor& grad_in) override {
-    operator_.input_gradient(on, grad_out, kernel, grad_in);
-  }
-
- private:
-  LinearOperator operator_;
-  TensorDesc input_, kernel_, bias_, output_;
 };
 
 }  // namespace
