@@ -66,7 +66,7 @@ uint64_t hash_bytes(const void* data, int64_t bytes) {
 void Signature::set_label(std::string_view text) {
   label_hash = text.empty() ? 0 : hash_bytes(text.data(), static_cast<int64_t>(text.size()));
   label_length = static_cast<uint8_t>(std::min<size_t>(text.size(), kLabelBytes));
-  std::memcpy(label, text.data(), label_length);
+  if (label_length > 0) std::memcpy(label, text.data(), label_length);  // an empty text may have no memory
 }
 
 void Signature::set_counts(std::span<const int64_t> counts) {
