@@ -98,8 +98,12 @@ void World::State::connect() {
   meeting =
       make_host_communicator(session, *host_memory, {.progress = Progress::kInline, .shared_memory = false});
   SupervisedRank rank = meet_the_others();
-  comm =
-      make_host_communicator(session, *host_memory, {.compute_threads = share_of_cores(cores, host_cores)});
+  if (session->size() == 1) {
+    comm = make_self_communicator(*host_memory);
+  } else {
+    comm =
+        make_host_communicator(session, *host_memory, {.compute_threads = share_of_cores(cores, host_cores)});
+  }
   rank.comm = comm.get();
   supervisor.emplace(std::move(rank), signals);
 }
