@@ -36,6 +36,12 @@ class DeviceError : public Error {
   using Error::Error;
 };
 
+// A device, or the host, has not enough memory. The message says how much was wanted and how much there is.
+class OutOfMemory : public DeviceError {
+ public:
+  using DeviceError::DeviceError;
+};
+
 // This build has no such part (a library was absent at configure time).
 class Unavailable : public Error {
  public:

@@ -1,6 +1,7 @@
 #include "runtime/device/cpu/cpu_device.h"
 
 #include <fmt/core.h>
+#include <sys/mman.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -62,15 +63,19 @@ class CpuDevice final : public Device {
 
   Buffer allocate(int64_t bytes) override {
     require(bytes >= 0, "cannot allocate {} bytes: the size is negative", bytes);
-    // Large blocks start on a huge page, so that the kernel can map them so and streaming kernels miss the
-    // TLB less.
+    // Large blocks start on a huge page and ask for them, so that streaming kernels miss the TLB less. Many
+    // systems give them to those only who ask.
     const int64_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
     const int64_t rounded = (bytes + alignment - 1) / alignment * alignment + (bytes == 0 ? alignment : 0);
     void* data = std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(rounded));
-    if (data == nullptr) raise<DeviceError>("out of host memory: {} bytes were wanted", bytes);
+    if (data == nullptr) raise<OutOfMemory>("out of host memory: {} bytes were wanted", bytes);
+#ifdef MADV_HUGEPAGE
+    if (alignment == kHugePage) madvise(data, static_cast<size_t>(rounded), MADV_HUGEPAGE);  // only a wish
+#endif
     std::memset(data, 0, static_cast<size_t>(rounded));
     return Buffer(data, bytes, std::shared_ptr<void>(data, [](void* p) { std::free(p); }));
   }
+  Buffer allocate_host(int64_t bytes) override { return allocate(bytes); }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CpuStream>(*this); }
   std::unique_ptr<Event> make_event() override { return std::make_unique<CpuEvent>(); }
 
