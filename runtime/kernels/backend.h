@@ -10,6 +10,7 @@ namespace rondo {
 class ActivationKernel;
 class AddKernel;
 class BatchNormKernel;
+class ClipKernel;
 class ConcatKernel;
 class Conv2DKernel;
 class DenseKernel;
@@ -21,6 +22,7 @@ class Pool2DKernel;
 class ReorderKernel;
 class SoftmaxKernel;
 class SquareSumKernel;
+class TailKernel;
 class UpdateKernel;
 enum class Activation : uint8_t;
 struct BatchNormSpec;
@@ -56,6 +58,8 @@ class KernelBackend {
   virtual std::unique_ptr<MetricKernel> metric(const MetricSpec& spec) = 0;
   virtual std::unique_ptr<UpdateKernel> update(const UpdateSpec& spec) = 0;
   virtual std::unique_ptr<SquareSumKernel> square_sum() = 0;
+  virtual std::unique_ptr<ClipKernel> clip(double limit) = 0;
+  virtual std::unique_ptr<TailKernel> tail() = 0;
   virtual std::unique_ptr<ReorderKernel> reorder(const TensorDesc& from, const TensorDesc& to) = 0;
 };
 

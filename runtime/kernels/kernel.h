@@ -17,7 +17,9 @@ namespace rondo {
 
 enum class Mode : uint8_t { kTraining, kInference };
 
-// What a kernel needs besides its operands.
+// What a kernel needs besides its operands. Operands, scratch and state are memory of the kernel's device,
+// which the kernel reads and writes when the stream gets there; only the structs that describe them are read
+// during the call.
 struct Execution {
   Stream& stream;
   void* scratch = nullptr;           // at least the largest scratch_bytes() of the plan's kernels

@@ -25,9 +25,10 @@ struct LossSpec {
 class LossKernel : public Kernel {
  public:
   virtual const TensorDesc& label() const = 0;
-  // *loss_sum (host or device memory of the kernel's device) = sum over the rows of the row's loss.
-  // grad (when not empty) = d loss_sum / d prediction * state->inverse_batch: summed over ranks this is the
-  // gradient of the mean over the global batch.
+  // *loss_sum (memory of the kernel's device) = sum over the rows of the row's loss. A class label out of
+  // range throws InvalidArgument where kernels run in the call, and elsewhere makes its row's loss NaN, its
+  // gradient zero. grad (when not empty) = d loss_sum / d prediction * state->inverse_batch: summed over
+  // ranks this is the gradient of the mean over the global batch.
   virtual void run(const Execution& on, const Tensor& prediction, const Tensor& label, double* loss_sum,
                    const Tensor& grad) = 0;
 };
@@ -48,6 +49,7 @@ struct MetricSpec {
 
 class MetricKernel : public Kernel {
  public:
+  // *sum (memory of the kernel's device) = sum over the rows.
   virtual void run(const Execution& on, const Tensor& prediction, const Tensor& label, double* sum) = 0;
 };
 

@@ -4,8 +4,8 @@
 
 namespace rondo {
 
-// Everything that changes from one training step to the next, in one plain block, so that a device can keep a
-// copy and replay a captured step.
+// Everything that changes from one training step to the next, in one plain block of the device's memory: the
+// trainer queues a copy of it in front of each step, and a captured step can be replayed.
 struct StepState {
   uint64_t seed = 0;
   int64_t step = 0;             // training steps done before this one, over all epochs: keys dropout
@@ -13,7 +13,8 @@ struct StepState {
   float learning_rate = 0.0f;   // after schedule and decay
   int64_t update = 1;           // number of this update, from 1: Adam's t
   float inverse_batch = 0.0f;   // 1 / rows in the global batch: scales every sample's loss gradient
-  float gradient_scale = 1.0f;  // applied to gradients before the update (clipping by global norm)
+  float gradient_scale = 1.0f;  // applied to gradients before the update; clipping by global norm lowers it
+  float vote = 0.0f;            // this rank's vote to stop, which rides behind the sums of the step
 };
 
 }  // namespace rondo

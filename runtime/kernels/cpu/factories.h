@@ -9,6 +9,7 @@
 #include "runtime/kernels/elementwise.h"
 #include "runtime/kernels/loss.h"
 #include "runtime/kernels/pool.h"
+#include "runtime/kernels/step.h"
 #include "runtime/kernels/update.h"
 
 namespace rondo::cpu {
@@ -32,6 +33,8 @@ std::unique_ptr<LossKernel> make_loss(ContextPtr context, const LossSpec& spec);
 std::unique_ptr<MetricKernel> make_metric(ContextPtr context, const MetricSpec& spec);
 std::unique_ptr<UpdateKernel> make_update(ContextPtr context, const UpdateSpec& spec);
 std::unique_ptr<SquareSumKernel> make_square_sum(ContextPtr context);
+std::unique_ptr<ClipKernel> make_clip(ContextPtr context, double limit);
+std::unique_ptr<TailKernel> make_tail(ContextPtr context);
 
 // Throws InvalidArgument where `desc` is not float32 or has an empty axis (a plan is never made for no rows).
 void require_float(const TensorDesc& desc, const char* what);

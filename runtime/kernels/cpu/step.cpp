@@ -1,0 +1,52 @@
+#include "runtime/kernels/step.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/error.h"
+#include "runtime/kernels/cpu/factories.h"
+
+namespace rondo::cpu {
+namespace {
+
+class CpuClip final : public ClipKernel {
+ public:
+  explicit CpuClip(double limit) : limit_(limit) {}
+  std::string implementation() const override { return "loop"; }
+
+  void run(const Execution&, const double* square_sums, int64_t count, StepState* state,
+           double* norm_out) override {
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; ++i) sum += square_sums[i];
+    const double norm = std::sqrt(sum);
+    state->gradient_scale *= static_cast<float>(limit_ / std::max(norm, limit_));  // a NaN stays one
+    *norm_out = norm;
+  }
+
+ private:
+  double limit_;
+};
+
+class CpuTail final : public TailKernel {
+ public:
+  std::string implementation() const override { return "loop"; }
+
+  void run(const Execution& on, const double* sums, int64_t count, float* tail) override {
+    RONDO_CHECK(on.state != nullptr);
+    for (int64_t i = 0; i < count; ++i) tail[i] = static_cast<float>(sums[i]);
+    tail[count] = on.state->vote;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ClipKernel> make_clip(ContextPtr, double limit) {
+  require(limit > 0.0, "the limit of a gradient norm must be positive, got {}", limit);
+  return std::make_unique<CpuClip>(limit);
+}
+
+std::unique_ptr<TailKernel> make_tail(ContextPtr) {
+  return std::make_unique<CpuTail>();
+}
+
+}  // namespace rondo::cpu
