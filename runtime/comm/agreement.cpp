@@ -126,12 +126,14 @@ enum class ErrorKind : char {
   kMismatch,
   kPeer,
   kNumeric,
-  kInternal
+  kInternal,
+  kOutOfMemory
 };
 
 ErrorKind kind_of(const Error& error) {
   if (dynamic_cast<const InvalidArgument*>(&error) != nullptr) return ErrorKind::kInvalidArgument;
   if (dynamic_cast<const FileError*>(&error) != nullptr) return ErrorKind::kFile;
+  if (dynamic_cast<const OutOfMemory*>(&error) != nullptr) return ErrorKind::kOutOfMemory;
   if (dynamic_cast<const DeviceError*>(&error) != nullptr) return ErrorKind::kDevice;
   if (dynamic_cast<const Unavailable*>(&error) != nullptr) return ErrorKind::kUnavailable;
   if (dynamic_cast<const MismatchError*>(&error) != nullptr) return ErrorKind::kMismatch;
@@ -149,6 +151,8 @@ ErrorKind kind_of(const Error& error) {
       throw FileError(text);
     case ErrorKind::kDevice:
       throw DeviceError(text);
+    case ErrorKind::kOutOfMemory:
+      throw OutOfMemory(text);
     case ErrorKind::kUnavailable:
       throw Unavailable(text);
     case ErrorKind::kMismatch:
@@ -182,7 +186,8 @@ std::string outcome_of(const std::function<void()>& action) {
 
 }  // namespace
 
-std::vector<std::string> all_gather_strings(Communicator& comm, const std::string& mine) {
+std::vector<std::string> all_gather_strings(Communicator& of, const std::string& mine) {
+  Communicator& comm = of.host();
   const auto size = static_cast<size_t>(comm.size());
   const auto own_bytes = static_cast<int64_t>(mine.size());
   const std::vector<int64_t> ones(size, 1);
@@ -203,7 +208,8 @@ std::vector<std::string> all_gather_strings(Communicator& comm, const std::strin
   return all;
 }
 
-void agree_on(Communicator& comm, std::span<const Fact> facts) {
+void agree_on(Communicator& of, std::span<const Fact> facts) {
+  Communicator& comm = of.host();
   const std::string mine = serialize(facts);
   const XXH128_hash_t hash = XXH3_128bits(mine.data(), mine.size());
   const std::array<uint64_t, 2> digest{hash.low64, hash.high64};
@@ -218,7 +224,8 @@ void agree_on(Communicator& comm, std::span<const Fact> facts) {
   throw MismatchError(disagreement(comm.topology(), all_gather_strings(comm, mine)));
 }
 
-void all_or_none(Communicator& comm, const std::string& what, const std::function<void()>& action) {
+void all_or_none(Communicator& of, const std::string& what, const std::function<void()>& action) {
+  Communicator& comm = of.host();
   const std::string mine = outcome_of(action);
   uint8_t failed = mine.empty() ? 0 : 1;
   const Span flag = span_of(std::span(&failed, 1));

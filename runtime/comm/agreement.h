@@ -1,4 +1,5 @@
-// Start-up agreement: what must be equal on all ranks is compared before it can do harm.
+// Start-up agreement: what must be equal on all ranks is compared before it can do harm. All of it travels
+// over Communicator::host().
 #pragma once
 
 #include <exception>

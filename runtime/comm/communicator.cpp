@@ -30,11 +30,14 @@ Work Communicator::scatter(ConstSpan in, Span out, int root, const CollectiveOpt
 
 void Work::drop() noexcept {
   WorkState* state = std::exchange(state_, nullptr);
+  const bool settled = std::exchange(settled_, false);
   if (state == nullptr) return;
-  try {
-    state->wait();
-  } catch (...) {
-    // Told to whoever waited; a sticky error comes again with the next call.
+  if (!settled) {
+    try {
+      state->wait();
+    } catch (...) {
+      // Told to whoever waited; a sticky error comes again with the next call.
+    }
   }
   state->release();
 }

@@ -1,8 +1,9 @@
 // Communicator: collectives among a fixed set of ranks.
 //
 // Every member calls the same collectives in the same order. Calls return a Work at once; buffers stay
-// untouched by the caller until it is waited for. Spans are memory of the communicator's device; input and
-// output of a call are either the same span (in place) or do not overlap.
+// untouched until it is waited for: by the caller, or by the stream that was ordered behind it. Spans are
+// memory of the communicator's device; input and output of a call are either the same span (in place) or do
+// not overlap.
 //
 // Errors. A wrong local argument throws InvalidArgument before anything is sent. Arguments that differ
 // between ranks throw MismatchError on every rank and leave the communicator usable. A dead peer, a broken
@@ -88,23 +89,27 @@ class WorkState {
   virtual bool ready() = 0;  // makes progress where the caller's thread drives it; raises its error
   virtual void wait() = 0;   // blocks the host; raises its error
   virtual void order_before(Stream& stream) = 0;
-  virtual void release() = 0;  // the last Work is gone (after wait: back to the pool)
+  // The last Work is gone, after wait() or order_before(): back to the pool. After order_before() the
+  // collective may still run.
+  virtual void release() = 0;
 
  protected:
   ~WorkState() = default;
 };
 
-// A handle for a collective in flight. An empty Work is done. Destroying one that is not done waits for it,
-// and swallows its error: the communicator repeats a sticky one.
+// A handle for a collective in flight. An empty Work is done. Destroying one that was neither waited for nor
+// ordered before a stream waits for it, and swallows its error: the communicator repeats a sticky one.
 class Work {
  public:
   Work() = default;
   explicit Work(WorkState* state) : state_(state) {}
-  Work(Work&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+  Work(Work&& other) noexcept
+      : state_(std::exchange(other.state_, nullptr)), settled_(std::exchange(other.settled_, false)) {}
   Work& operator=(Work&& other) noexcept {
     if (this != &other) {
       drop();
       state_ = std::exchange(other.state_, nullptr);
+      settled_ = std::exchange(other.settled_, false);
     }
     return *this;
   }
@@ -115,17 +120,20 @@ class Work {
   bool ready() { return state_ == nullptr || state_->ready(); }
   void wait() {
     if (state_ != nullptr) state_->wait();
+    settled_ = true;
     drop();
   }
-  // Work queued on the stream later sees the result; on hosts this blocks, since the stream is the calling
-  // thread.
+  // What is queued on the stream later sees the result; the host does not wait. On hosts this blocks, since
+  // the stream is the calling thread.
   void order_before(Stream& stream) {
     if (state_ != nullptr) state_->order_before(stream);
+    settled_ = true;
   }
 
  private:
   void drop() noexcept;
   WorkState* state_ = nullptr;
+  bool settled_ = false;  // waited for, or ordered before a stream
 };
 
 class Communicator {
@@ -136,6 +144,10 @@ class Communicator {
   virtual int size() const = 0;
   virtual const Topology& topology() const = 0;
   virtual std::string name() const = 0;  // for banners and messages: "host ring over MPI", "threads"
+
+  // The communicator of the same ranks for spans in ordinary host memory; this one, where its device's memory
+  // is that. It lives as long as this one, and its collectives are ordered among themselves only.
+  virtual Communicator& host() { return *this; }
 
   // Collective. Zeroed memory on which this communicator's collectives run in place, without copies.
   virtual Buffer allocate(int64_t bytes) = 0;
