@@ -1,0 +1,217 @@
+#include "runtime/device/cuda/cuda_device.h"
+
+#include <fmt/core.h>
+
+#include <cstring>
+
+#include "runtime/base/error.h"
+#include "runtime/base/handle.h"
+#include "runtime/device/cuda/check.h"
+#include "runtime/device/cuda/memory.h"
+
+namespace rondo::cuda {
+namespace {
+
+struct StreamTraits {
+  static cudaStream_t empty() { return nullptr; }
+  static void destroy(cudaStream_t stream) { cudaStreamDestroy(stream); }
+};
+struct EventTraits {
+  static cudaEvent_t empty() { return nullptr; }
+  static void destroy(cudaEvent_t event) { cudaEventDestroy(event); }
+};
+
+class CudaEvent final : public Event {
+ public:
+  explicit CudaEvent(int device) {
+    RONDO_CHECK_CUDA(cudaSetDevice(device));
+    cudaEvent_t event = nullptr;
+    // Waiting for it sleeps instead of spinning.
+    RONDO_CHECK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync));
+    event_.reset(event);
+  }
+  bool happened() const override {
+    const cudaError_t error = cudaEventQuery(event_.get());
+    if (error == cudaErrorNotReady) {
+      cudaGetLastError();  // no failure, but kept as the last error
+      return false;
+    }
+    check(error, "cudaEventQuery");
+    return true;
+  }
+  void synchronize() override { RONDO_CHECK_CUDA(cudaEventSynchronize(event_.get())); }
+  cudaEvent_t handle() const { return event_.get(); }
+
+ private:
+  Handle<cudaEvent_t, EventTraits> event_;
+};
+
+class CudaStream final : public Stream {
+ public:
+  CudaStream(Device& device, int index, bool urgent) : device_(device), index_(index) {
+    RONDO_CHECK_CUDA(cudaSetDevice(index));
+    int lowest = 0, highest = 0;
+    if (urgent) RONDO_CHECK_CUDA(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+    cudaStream_t stream = nullptr;
+    RONDO_CHECK_CUDA(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, urgent ? highest : 0));
+    stream_.reset(stream);
+  }
+  Device& device() const override { return device_; }
+  void record(Event& event) override { RONDO_CHECK_CUDA(cudaEventRecord(handle_of(event), stream_.get())); }
+  void wait(const Event& event) override {
+    RONDO_CHECK_CUDA(cudaStreamWaitEvent(stream_.get(), handle_of(event), 0));
+  }
+  void synchronize() override { RONDO_CHECK_CUDA(cudaStreamSynchronize(stream_.get())); }
+  void copy(void* to, const void* from, int64_t bytes) override {
+    if (bytes <= 0 || to == from) return;
+    RONDO_CHECK_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream_.get()));
+  }
+  void fill_zero(void* to, int64_t bytes) override {
+    if (bytes <= 0) return;
+    cudaPointerAttributes attributes{};
+    RONDO_CHECK_CUDA(cudaPointerGetAttributes(&attributes, to));
+    if (attributes.type == cudaMemoryTypeUnregistered) {  // ordinary host memory
+      synchronize();
+      std::memset(to, 0, static_cast<size_t>(bytes));
+      return;
+    }
+    RONDO_CHECK_CUDA(cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream_.get()));
+  }
+  cudaStream_t handle() const {
+    RONDO_CHECK_CUDA(cudaSetDevice(index_));
+    return stream_.get();
+  }
+
+ private:
+  Device& device_;
+  int index_;
+  Handle<cudaStream_t, StreamTraits> stream_;
+};
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(int index, const std::string& model)
+      : index_(index),
+        name_(fmt::format("{} (GPU {})", model, index)),
+        pool_(std::make_shared<MemoryPool>(index, name_)),
+        setup_(*this, index, false) {}
+
+  DeviceKind kind() const override { return DeviceKind::kCuda; }
+  std::string name() const override { return name_; }
+  int threads() const override { return 1; }
+
+  Buffer allocate(int64_t bytes) override {
+    require(bytes >= 0, "cannot allocate {} bytes: the size is negative", bytes);
+    void* data = pool_->allocate(bytes);
+    Buffer buffer(data, bytes,
+                  std::shared_ptr<void>(data, [pool = pool_, bytes](void* p) { pool->release(p, bytes); }));
+    setup_.fill_zero(data, bytes);
+    setup_.synchronize();
+    return buffer;
+  }
+
+  Buffer allocate_host(int64_t bytes) override {
+    require(bytes >= 0, "cannot allocate {} bytes: the size is negative", bytes);
+    RONDO_CHECK_CUDA(cudaSetDevice(index_));
+    const size_t size = static_cast<size_t>(bytes) + 64;  // never nothing
+    void* data = nullptr;
+    const cudaError_t error = cudaHostAlloc(&data, size, cudaHostAllocPortable);
+    if (error == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      raise<OutOfMemory>(
+          "out of pinned host memory: {} were wanted; the host is short of memory, or `ulimit -l` is too low",
+          bytes_text(bytes));
+    }
+    check(error, "cudaHostAlloc");
+    std::memset(data, 0, size);
+    return Buffer(data, bytes, std::shared_ptr<void>(data, [](void* p) { cudaFreeHost(p); }));
+  }
+
+  DeviceMemory memory() const override {
+    RONDO_CHECK_CUDA(cudaSetDevice(index_));
+    size_t free = 0, total = 0;
+    RONDO_CHECK_CUDA(cudaMemGetInfo(&free, &total));
+    const MemoryPool::Use use = pool_->use();
+    return {.total = static_cast<int64_t>(total),
+            .available = static_cast<int64_t>(free) + use.kept,
+            .in_use = use.in_use,
+            .peak = use.peak};
+  }
+  std::unique_ptr<Stream> make_stream() override {
+    return std::make_unique<CudaStream>(*this, index_, false);
+  }
+  std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(index_); }
+  int index() const { return index_; }
+
+ private:
+  int index_;
+  std::string name_;
+  std::shared_ptr<MemoryPool> pool_;  // buffers may outlive the device
+  CudaStream setup_;                  // zeroes new memory
+};
+
+// The object as this folder's type; one of another backend is a mistake of the caller.
+template <class To, class From>
+To& as(From& object, const char* what) {
+  auto* found = dynamic_cast<To*>(&object);
+  if (found == nullptr) raise<InternalError>("{} belongs to another device than a GPU", what);
+  return *found;
+}
+
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<uint8_t>(uuid.bytes[i]));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<DeviceFacts> list_devices() {
+  int count = 0;
+  RONDO_CHECK_CUDA(cudaGetDeviceCount(&count));
+  std::vector<DeviceFacts> devices;
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp properties{};
+    RONDO_CHECK_CUDA(cudaGetDeviceProperties(&properties, i));
+    char bus[32] = {};
+    RONDO_CHECK_CUDA(cudaDeviceGetPCIBusId(bus, sizeof(bus), i));
+    int node = -1;
+    if (cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, i) != cudaSuccess) {
+      cudaGetLastError();
+      node = -1;
+    }
+    devices.push_back({.name = properties.name,
+                       .uuid = uuid_text(properties.uuid),
+                       .pci_bus = bus,
+                       .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem),
+                       .numa_node = node});
+  }
+  return devices;
+}
+
+std::unique_ptr<Device> make_cuda_device(int index) {
+  cudaDeviceProp properties{};
+  RONDO_CHECK_CUDA(cudaGetDeviceProperties(&properties, index));
+  // Host threads that wait for the GPU sleep instead of spinning.
+  RONDO_CHECK_CUDA(cudaSetDevice(index));
+  RONDO_CHECK_CUDA(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));
+  return std::make_unique<CudaDevice>(index, properties.name);
+}
+
+cudaStream_t handle_of(Stream& stream) {
+  return as<CudaStream>(stream, "the stream").handle();
+}
+cudaEvent_t handle_of(const Event& event) {
+  return as<const CudaEvent>(event, "the event").handle();
+}
+int index_of(const Device& device) {
+  return as<const CudaDevice>(device, "the device").index();
+}
+std::unique_ptr<Stream> make_urgent_stream(Device& device) {
+  return std::make_unique<CudaStream>(device, index_of(device), true);
+}
+
+}  // namespace rondo::cuda

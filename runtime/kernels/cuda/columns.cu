@@ -1,0 +1,247 @@
+// Sums over the rows of (rows, channels), and batch normalization on top of them.
+//
+// Neighbouring threads take neighbouring channels, so that loads are whole lines; the rows are cut into parts
+// whose partial sums (in float64) are added in order: the same bits in every run.
+#include "runtime/kernels/cuda/launch.h"
+#include "runtime/kernels/cuda/loops.h"
+
+namespace rondo::cuda {
+namespace {
+
+constexpr int64_t kFloat = sizeof(float);
+constexpr int64_t kDouble = sizeof(double);
+
+struct Parts {
+  int64_t rows, channels, count;  // of parts
+  int64_t each;                   // rows of a part
+};
+
+Parts cut(int64_t rows, int64_t channels) {
+  const int64_t count = column_parts(rows, channels);
+  return {rows, channels, count, (rows + count - 1) / count};
+}
+
+// Task i is channel i % channels of part i / channels. `Value` gives the terms of one element for up to two
+// sums.
+template <class Value>
+struct ColumnParts {
+  Value value;
+  Parts cut;
+  double* first;
+  double* second;  // null: one sum
+  RONDO_DEVICE void operator()(int64_t i) const {
+    const int64_t part = i / cut.channels, c = i - part * cut.channels;
+    const int64_t begin = part * cut.each, end = begin + cut.each < cut.rows ? begin + cut.each : cut.rows;
+    double a = 0.0, b = 0.0;
+    for (int64_t r = begin; r < end; ++r) value(r * cut.channels + c, c, a, b);
+    first[i] = a;
+    if (second != nullptr) second[i] = b;
+  }
+};
+
+RONDO_DEVICE inline double column_total(const double* parts, const Parts& cut, int64_t c, const Team& team) {
+  double sum = 0.0;
+  for (int64_t p = team.rank(); p < cut.count; p += team.size()) sum += parts[p * cut.channels + c];
+  return team.sum(sum);
+}
+
+struct Plain {
+  const float* x;
+  RONDO_DEVICE void operator()(int64_t i, int64_t, double& a, double&) const {
+    a += static_cast<double>(x[i]);
+  }
+};
+
+struct ColumnSum {
+  const double* parts;
+  Parts cut;
+  float* out;
+  RONDO_DEVICE void operator()(int64_t c, const Team& team) const {
+    const double sum = column_total(parts, cut, c, team);
+    if (team.rank() == 0) out[c] = static_cast<float>(sum);
+  }
+};
+
+// Sum and sum of squares: in float64 their difference keeps the variance exact enough for means up to some
+// 10^4 deviations.
+struct Moments {
+  const float* x;
+  RONDO_DEVICE void operator()(int64_t i, int64_t, double& a, double& b) const {
+    const auto v = static_cast<double>(x[i]);
+    a += v;
+    b += v * v;
+  }
+};
+
+struct Statistics {
+  NormArrays norm;
+  MovingStatistics moving;
+  Parts cut;
+  const double *sums, *squares;
+  RONDO_DEVICE void operator()(int64_t c, const Team& team) const {
+    const auto n = static_cast<double>(cut.rows);
+    const double mean = column_total(sums, cut, c, team) / n;
+    const double spread = column_total(squares, cut, c, team) / n - mean * mean;
+    const double variance = spread < 0.0 ? 0.0 : spread;  // keeps NaN
+    if (team.rank() != 0) return;
+    norm.mean[c] = static_cast<float>(mean);
+    norm.scale[c] = static_cast<float>(1.0 / std::sqrt(variance + static_cast<double>(norm.epsilon)));
+    const float keep = moving.momentum, take = 1.0f - moving.momentum;
+    moving.mean[c] = keep * moving.mean[c] + take * static_cast<float>(mean);
+    moving.variance[c] =
+        keep * moving.variance[c] + take * (static_cast<float>(variance) * moving.correction);
+  }
+};
+
+RONDO_DEVICE inline int64_t column_of(int64_t i, int64_t channels, bool narrow) {
+  return narrow ? static_cast<int64_t>(static_cast<uint32_t>(i) % static_cast<uint32_t>(channels))
+                : i % channels;
+}
+
+struct Normalize {
+  NormArrays norm;
+  const float* x;
+  float* y;
+  bool narrow;
+  RONDO_DEVICE void operator()(int64_t i) const {
+    const int64_t c = column_of(i, norm.channels, narrow);
+    const float gamma = norm.gamma != nullptr ? norm.gamma[c] : 1.0f;
+    const float beta = norm.beta != nullptr ? norm.beta[c] : 0.0f;
+    y[i] = gamma * ((x[i] - norm.mean[c]) * norm.scale[c]) + beta;
+  }
+};
+
+struct NormalizeMoving {
+  NormArrays norm;
+  const float *mean, *variance, *x;
+  float* y;
+  bool narrow;
+  RONDO_DEVICE void operator()(int64_t i) const {
+    const int64_t c = column_of(i, norm.channels, narrow);
+    const float gamma = norm.gamma != nullptr ? norm.gamma[c] : 1.0f;
+    const float beta = norm.beta != nullptr ? norm.beta[c] : 0.0f;
+    y[i] = gamma * ((x[i] - mean[c]) / std::sqrt(variance[c] + norm.epsilon)) + beta;
+  }
+};
+
+// Sums of dy and of dy * xhat, xhat the normalized input: the gradients of beta and gamma.
+struct GradientTerms {
+  NormArrays norm;
+  const float *x, *dy;
+  RONDO_DEVICE void operator()(int64_t i, int64_t c, double& a, double& b) const {
+    const auto g = static_cast<double>(dy[i]);
+    a += g;
+    b += g * static_cast<double>((x[i] - norm.mean[c]) * norm.scale[c]);
+  }
+};
+
+// Keeps the totals in the places of the first part.
+struct GradientTotals {
+  Parts cut;
+  double *betas, *gammas;
+  float *d_beta, *d_gamma;
+  RONDO_DEVICE void operator()(int64_t c, const Team& team) const {
+    const double beta = column_total(betas, cut, c, team), gamma = column_total(gammas, cut, c, team);
+    if (team.rank() != 0) return;
+    betas[c] = beta;
+    gammas[c] = gamma;
+    if (d_beta != nullptr) d_beta[c] = static_cast<float>(beta);
+    if (d_gamma != nullptr) d_gamma[c] = static_cast<float>(gamma);
+  }
+};
+
+// dx = gamma / deviation * (dy - (sum(dy) + xhat sum(dy xhat)) / n)
+struct InputGradient {
+  NormArrays norm;
+  const double *betas, *gammas;
+  const float *x, *dy;
+  float* dx;
+  bool narrow;
+  RONDO_DEVICE void operator()(int64_t i) const {
+    const int64_t c = column_of(i, norm.channels, narrow);
+    const float gamma = norm.gamma != nullptr ? norm.gamma[c] : 1.0f;
+    const float share = 1.0f / static_cast<float>(norm.rows);
+    const float normal = (x[i] - norm.mean[c]) * norm.scale[c];
+    const float mean_dy = static_cast<float>(betas[c]) * share;
+    const float mean_product = static_cast<float>(gammas[c]) * share;
+    dx[i] = gamma * norm.scale[c] * (dy[i] - mean_dy - normal * mean_product);
+  }
+};
+
+}  // namespace
+
+int64_t column_parts(int64_t rows, int64_t channels) {
+  constexpr int64_t kThreads = 131072;  // half of what an H200 holds at a time
+  const int64_t wanted = kThreads / (channels < kThreads ? channels : kThreads);
+  const int64_t most = (rows + 7) / 8;  // at least 8 rows for each
+  const int64_t parts = wanted < most ? wanted : most;
+  return parts < 1 ? 1 : parts;
+}
+
+void column_sums(cudaStream_t stream, const float* x, int64_t rows, int64_t channels, double* parts,
+                 float* out) {
+  const Parts split = cut(rows, channels);
+  const int64_t tasks = split.count * channels;
+  launch_elements("column sums", stream, tasks,
+                  {reads(x, rows * channels * kFloat), writes(parts, tasks * kDouble)},
+                  ColumnParts<Plain>{{x}, split, parts, nullptr});
+  launch_teams("column totals", stream, channels, team_for(split.count),
+               {reads(parts, tasks * kDouble), writes(out, channels * kFloat)}, ColumnSum{parts, split, out});
+}
+
+void batch_norm_training(cudaStream_t stream, const NormArrays& norm, const MovingStatistics& moving,
+                         const float* x, float* y) {
+  const Parts split = cut(norm.rows, norm.channels);
+  const int64_t tasks = split.count * norm.channels, count = norm.rows * norm.channels;
+  const int64_t channels = norm.channels * kFloat;
+  double *sums = norm.parts, *squares = norm.parts + tasks;
+  launch_elements("batch moments", stream, tasks,
+                  {reads(x, count * kFloat), writes(norm.parts, 2 * tasks * kDouble)},
+                  ColumnParts<Moments>{{x}, split, sums, squares});
+  launch_teams("batch statistics", stream, norm.channels, team_for(split.count),
+               {reads(norm.parts, 2 * tasks * kDouble), reads(moving.mean, channels),
+                reads(moving.variance, channels), writes(norm.mean, channels), writes(norm.scale, channels),
+                writes(moving.mean, channels), writes(moving.variance, channels)},
+               Statistics{norm, moving, split, sums, squares});
+  launch_elements("batch normalization", stream, count,
+                  {reads(norm.mean, channels), reads(norm.scale, channels),
+                   reads(norm.gamma, norm.gamma != nullptr ? channels : 0),
+                   reads(norm.beta, norm.beta != nullptr ? channels : 0), reads(x, count * kFloat),
+                   writes(y, count * kFloat)},
+                  Normalize{norm, x, y, count < int64_t{1} << 32});
+}
+
+void batch_norm_inference(cudaStream_t stream, const NormArrays& norm, const float* mean,
+                          const float* variance, const float* x, float* y) {
+  const int64_t count = norm.rows * norm.channels, channels = norm.channels * kFloat;
+  launch_elements("normalization", stream, count,
+                  {reads(mean, channels), reads(variance, channels),
+                   reads(norm.gamma, norm.gamma != nullptr ? channels : 0),
+                   reads(norm.beta, norm.beta != nullptr ? channels : 0), reads(x, count * kFloat),
+                   writes(y, count * kFloat)},
+                  NormalizeMoving{norm, mean, variance, x, y, count < int64_t{1} << 32});
+}
+
+void batch_norm_backward(cudaStream_t stream, const NormArrays& norm, const float* x, const float* dy,
+                         float* dx, float* d_gamma, float* d_beta) {
+  const Parts split = cut(norm.rows, norm.channels);
+  const int64_t tasks = split.count * norm.channels, count = norm.rows * norm.channels;
+  const int64_t channels = norm.channels * kFloat;
+  double *betas = norm.parts, *gammas = norm.parts + tasks;
+  launch_elements("batch norm gradient sums", stream, tasks,
+                  {reads(norm.mean, channels), reads(norm.scale, channels), reads(x, count * kFloat),
+                   reads(dy, count * kFloat), writes(norm.parts, 2 * tasks * kDouble)},
+                  ColumnParts<GradientTerms>{{norm, x, dy}, split, betas, gammas});
+  launch_teams(
+      "batch norm gradient totals", stream, norm.channels, team_for(split.count),
+      {reads(norm.parts, 2 * tasks * kDouble), writes(norm.parts, 2 * tasks * kDouble),
+       writes(d_beta, d_beta != nullptr ? channels : 0), writes(d_gamma, d_gamma != nullptr ? channels : 0)},
+      GradientTotals{split, betas, gammas, d_beta, d_gamma});
+  launch_elements("batch norm gradient", stream, count,
+                  {reads(norm.parts, 2 * tasks * kDouble), reads(norm.mean, channels),
+                   reads(norm.scale, channels), reads(norm.gamma, norm.gamma != nullptr ? channels : 0),
+                   reads(x, count * kFloat), reads(dy, count * kFloat), writes(dx, count * kFloat)},
+                  InputGradient{norm, betas, gammas, x, dy, dx, count < int64_t{1} << 32});
+}
+
+}  // namespace rondo::cuda

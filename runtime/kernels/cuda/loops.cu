@@ -1,0 +1,313 @@
+#include "runtime/kernels/cuda/loops.h"
+
+#include "runtime/base/random.h"
+#include "runtime/kernels/cuda/launch.h"
+#include "runtime/kernels/cuda/philox.h"
+#include "runtime/tensor/step_state.h"
+
+namespace rondo::cuda {
+namespace {
+
+constexpr int64_t kFloat = sizeof(float);
+
+struct Linear {
+  RONDO_HOST_DEVICE float forward(float x) const { return x; }
+  RONDO_HOST_DEVICE float backward(float dy, float) const { return dy; }
+};
+
+// Calls `go` with the functor of an activation.
+template <class Go>
+void with_activation(Activation f, const Go& go) {
+  switch (f) {
+    case Activation::kLinear:
+      return go(Linear());
+    case Activation::kRelu:
+      return go(Relu());
+    case Activation::kSigmoid:
+      return go(Sigmoid());
+    case Activation::kTanh:
+      return go(Tanh());
+  }
+}
+
+template <class F>
+struct Forward {
+  F f;
+  const float* x;
+  float* y;
+  RONDO_DEVICE void operator()(int64_t i) const { y[i] = f.forward(x[i]); }
+};
+
+template <class F>
+struct Backward {
+  F f;
+  const float *dy, *y;
+  float* dx;
+  RONDO_DEVICE void operator()(int64_t i) const { dx[i] = f.backward(dy[i], y[i]); }
+};
+
+template <class F>
+struct BiasForward {
+  F f;
+  const float* bias;
+  float* y;
+  int64_t channels;
+  bool narrow;  // indices fit in 32 bits, whose division is fast
+  RONDO_DEVICE void operator()(int64_t i) const {
+    const int64_t c = narrow
+                          ? static_cast<int64_t>(static_cast<uint32_t>(i) % static_cast<uint32_t>(channels))
+                          : i % channels;
+    y[i] = f.forward(y[i] + bias[c]);
+  }
+};
+
+struct Sum {
+  const float *a, *b;
+  float* out;
+  RONDO_DEVICE void operator()(int64_t i) const { out[i] = a[i] + b[i]; }
+};
+
+struct CopyRuns {
+  const float* from;
+  float* to;
+  Runs runs;
+  RONDO_DEVICE void operator()(int64_t i) const {
+    const int64_t run = i / runs.length, at = i - run * runs.length;
+    to[run * runs.to_stride + at] = from[run * runs.from_stride + at];
+  }
+};
+
+struct Transpose {
+  const float* from;
+  float* to;
+  int64_t rows, columns;
+  RONDO_DEVICE void operator()(int64_t i) const {
+    const int64_t column = i / rows, row = i - column * rows;
+    to[i] = from[row * columns + column];
+  }
+};
+
+// Draws four elements of a row at a time: one call of the generator.
+struct Dropout {
+  DropoutArguments a;
+  const StepState* state;
+  const float* x;
+  uint8_t* mask;
+  float* y;
+
+  struct Prepared {
+    uint32_t key[2], step_low, step_high, first_row;
+  };
+  RONDO_DEVICE Prepared prepare() const {
+    const PhiloxWords key =
+        philox_key_words(state->seed, static_cast<uint32_t>(RandomPurpose::kDropout), a.stream);
+    const auto step = static_cast<uint64_t>(state->step);
+    return {{key.w[0], key.w[1]},
+            static_cast<uint32_t>(step),
+            static_cast<uint32_t>(step >> 32),
+            static_cast<uint32_t>(state->first_row)};
+  }
+  RONDO_DEVICE void operator()(int64_t i, const Prepared& p) const {
+    const int64_t groups = (a.elements + 3) / 4;
+    const int64_t row = i / groups, group = i - row * groups;
+    const PhiloxWords drawn = philox(
+        {{static_cast<uint32_t>(group), p.step_high, p.first_row + static_cast<uint32_t>(row), p.step_low}},
+        p.key[0], p.key[1]);
+    const int64_t begin = row * a.elements + group * 4;
+    const int64_t left = a.elements - group * 4;
+    for (int k = 0; k < 4 && k < left; ++k) {
+      const bool kept = (drawn.w[k] >> 8) >= a.threshold;
+      mask[begin + k] = kept ? 1 : 0;
+      y[begin + k] = kept ? x[begin + k] * a.scale : 0.0f;
+    }
+  }
+};
+
+struct ApplyMask {
+  const float* x;
+  const uint8_t* mask;
+  float scale;
+  float* y;
+  RONDO_DEVICE void operator()(int64_t i) const { y[i] = mask[i] != 0 ? x[i] * scale : 0.0f; }
+};
+
+template <class Rule>
+struct Update {
+  Rule rule;
+  float limit;
+  const StepState* state;
+  UpdateArrays a;
+
+  struct Prepared {
+    float rate, scale;
+  };
+  RONDO_DEVICE Prepared prepare() const { return {rate_of(rule), state->gradient_scale}; }
+  RONDO_DEVICE void operator()(int64_t i, const Prepared& p) const {
+    const float scaled = a.gradients[i] * p.scale;
+    const float low = scaled < -limit ? -limit : scaled;  // keeps NaN
+    apply(rule, p.rate, low > limit ? limit : low, i);
+  }
+
+ private:
+  template <class Other>
+  RONDO_DEVICE float rate_of(const Other&) const {
+    return state->learning_rate;
+  }
+  // Adam's bias correction goes into the rate.
+  RONDO_DEVICE float rate_of(const AdamUpdate& adam) const {
+    const auto t = static_cast<double>(state->update);
+    return static_cast<float>(static_cast<double>(state->learning_rate) *
+                              std::sqrt(1.0 - std::pow(static_cast<double>(adam.beta_2), t)) /
+                              (1.0 - std::pow(static_cast<double>(adam.beta_1), t)));
+  }
+  RONDO_DEVICE void apply(const SgdUpdate& sgd, float rate, float g, int64_t i) const {
+    if (a.slots[0] == nullptr) {
+      sgd(rate, g, a.weights[i]);
+    } else {
+      sgd(rate, g, a.weights[i], a.slots[0][i]);
+    }
+  }
+  RONDO_DEVICE void apply(const RmsPropUpdate& rmsprop, float rate, float g, int64_t i) const {
+    rmsprop(rate, g, a.weights[i], a.slots[0][i]);
+  }
+  RONDO_DEVICE void apply(const AdamUpdate& adam, float rate, float g, int64_t i) const {
+    adam(rate, g, a.weights[i], a.slots[0][i], a.slots[1][i]);
+  }
+};
+
+template <class Rule>
+void update(const char* name, cudaStream_t stream, const Rule& rule, float limit, const StepState* state,
+            const UpdateArrays& a) {
+  const int64_t bytes = a.count * kFloat;
+  const int64_t first = a.slots[0] != nullptr ? bytes : 0, second = a.slots[1] != nullptr ? bytes : 0;
+  launch_elements(name, stream, a.count,
+                  {reads(state, sizeof(StepState)), reads(a.gradients, bytes), reads(a.weights, bytes),
+                   reads(a.slots[0], first), reads(a.slots[1], second), writes(a.weights, bytes),
+                   writes(a.slots[0], first), writes(a.slots[1], second)},
+                  Update<Rule>{rule, limit, state, a});
+}
+
+struct ClipNorm {
+  double limit;
+  const double* square_sums;
+  int64_t count;
+  StepState* state;
+  double* norm;
+  RONDO_DEVICE void operator()(int64_t) const {
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; ++i) sum += square_sums[i];
+    const double length = std::sqrt(sum);
+    const double most = length < limit ? limit : length;  // a NaN stays one
+    state->gradient_scale *= static_cast<float>(limit / most);
+    *norm = length;
+  }
+};
+
+struct FillTail {
+  const double* sums;
+  int64_t count;
+  const StepState* state;
+  float* tail;
+  RONDO_DEVICE void operator()(int64_t i) const {
+    tail[i] = i < count ? static_cast<float>(sums[i]) : state->vote;
+  }
+};
+
+}  // namespace
+
+void activation_forward(cudaStream_t stream, Activation f, const float* x, float* y, int64_t count) {
+  with_activation(f, [&](auto functor) {
+    launch_elements("activation", stream, count, {reads(x, count * kFloat), writes(y, count * kFloat)},
+                    Forward<decltype(functor)>{functor, x, y});
+  });
+}
+
+void activation_backward(cudaStream_t stream, Activation f, const float* dy, const float* y, float* dx,
+                         int64_t count) {
+  with_activation(f, [&](auto functor) {
+    launch_elements("activation gradient", stream, count,
+                    {reads(dy, count * kFloat), reads(y, count * kFloat), writes(dx, count * kFloat)},
+                    Backward<decltype(functor)>{functor, dy, y, dx});
+  });
+}
+
+void bias_activation(cudaStream_t stream, Activation f, const float* bias, float* y, int64_t rows,
+                     int64_t channels) {
+  const int64_t count = rows * channels;
+  if (bias == nullptr) {
+    if (f != Activation::kLinear) activation_forward(stream, f, y, y, count);
+    return;
+  }
+  with_activation(f, [&](auto functor) {
+    launch_elements("bias and activation", stream, count,
+                    {reads(bias, channels * kFloat), reads(y, count * kFloat), writes(y, count * kFloat)},
+                    BiasForward<decltype(functor)>{functor, bias, y, channels, count < int64_t{1} << 32});
+  });
+}
+
+void add(cudaStream_t stream, const float* a, const float* b, float* out, int64_t count) {
+  launch_elements("add", stream, count,
+                  {reads(a, count * kFloat), reads(b, count * kFloat), writes(out, count * kFloat)},
+                  Sum{a, b, out});
+}
+
+void copy_runs(cudaStream_t stream, const float* from, float* to, const Runs& runs) {
+  if (runs.runs == 0 || runs.length == 0) return;
+  const int64_t read = (runs.runs - 1) * runs.from_stride + runs.length;
+  const int64_t written = (runs.runs - 1) * runs.to_stride + runs.length;
+  launch_elements("copy", stream, runs.runs * runs.length,
+                  {reads(from, read * kFloat), writes(to, written * kFloat)}, CopyRuns{from, to, runs});
+}
+
+void transpose(cudaStream_t stream, const float* from, float* to, int64_t rows, int64_t columns) {
+  const int64_t bytes = rows * columns * kFloat;
+  launch_elements("transpose", stream, rows * columns, {reads(from, bytes), writes(to, bytes)},
+                  Transpose{from, to, rows, columns});
+}
+
+void dropout_forward(cudaStream_t stream, const DropoutArguments& a, const StepState* state, const float* x,
+                     uint8_t* mask, float* y) {
+  const int64_t count = a.rows * a.elements;
+  launch_elements("dropout", stream, a.rows * ((a.elements + 3) / 4),
+                  {reads(state, sizeof(StepState)), reads(x, count * kFloat), writes(mask, count),
+                   writes(y, count * kFloat)},
+                  Dropout{a, state, x, mask, y});
+}
+
+void apply_mask(cudaStream_t stream, const float* x, const uint8_t* mask, float scale, float* y,
+                int64_t count) {
+  launch_elements("dropout gradient", stream, count,
+                  {reads(x, count * kFloat), reads(mask, count), writes(y, count * kFloat)},
+                  ApplyMask{x, mask, scale, y});
+}
+
+void sgd_update(cudaStream_t stream, const SgdUpdate& rule, float limit, const StepState* state,
+                const UpdateArrays& arrays) {
+  update("SGD update", stream, rule, limit, state, arrays);
+}
+void rmsprop_update(cudaStream_t stream, const RmsPropUpdate& rule, float limit, const StepState* state,
+                    const UpdateArrays& arrays) {
+  update("RMSprop update", stream, rule, limit, state, arrays);
+}
+void adam_update(cudaStream_t stream, const AdamUpdate& rule, float limit, const StepState* state,
+                 const UpdateArrays& arrays) {
+  update("Adam update", stream, rule, limit, state, arrays);
+}
+
+void clip_norm(cudaStream_t stream, double limit, const double* square_sums, int64_t count, StepState* state,
+               double* norm) {
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(double));
+  launch_elements("clip norm", stream, 1,
+                  {reads(square_sums, bytes), reads(state, sizeof(StepState)),
+                   writes(state, sizeof(StepState)), writes(norm, sizeof(double))},
+                  ClipNorm{limit, square_sums, count, state, norm});
+}
+
+void fill_tail(cudaStream_t stream, const double* sums, int64_t count, const StepState* state, float* tail) {
+  launch_elements("tail", stream, count + 1,
+                  {reads(sums, count * static_cast<int64_t>(sizeof(double))), reads(state, sizeof(StepState)),
+                   writes(tail, (count + 1) * kFloat)},
+                  FillTail{sums, count, state, tail});
+}
+
+}  // namespace rondo::cuda
