@@ -1,0 +1,27 @@
+// What tests may ask of the double.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace rondo::sim {
+
+// How often things have happened in this process.
+struct Counters {
+  int64_t kernels = 0;  // kernels, library calls and collectives queued
+  int64_t copies = 0;
+  int64_t pageable_copies = 0;  // of those, with memory that is not pinned: they stage, and may block
+  int64_t host_waits = 0;       // calls that block the host until a device is done
+  int64_t allocations = 0;      // of device memory
+  int64_t graph_launches = 0;
+};
+
+Counters counters();
+void seed_delays(uint64_t seed);
+// What is still there: allocations, streams, events, communicators. Empty when nothing is.
+std::string leftovers();
+// Devices whose context this process has made.
+std::vector<int> touched_devices();
+
+}  // namespace rondo::sim
