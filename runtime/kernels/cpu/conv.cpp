@@ -7,6 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/linear_kernel.h"
+#include "runtime/kernels/geometry.h"
 
 namespace rondo::cpu {
 namespace {
@@ -20,43 +21,13 @@ struct Geometry {
   MemoryDesc canonical_weights;
 };
 
-std::string describe(const Conv2DSpec& spec) {
-  return fmt::format("conv2d {} with {} filters {}x{}", spec.input.shape.text(), spec.filters,
-                     spec.kernel_size[0], spec.kernel_size[1]);
-}
-
-void check(const Conv2DSpec& spec) {
-  require(spec.input.shape.rank() == 4, "conv2d reads (batch, height, width, channels), got {}",
-          spec.input.shape.text());
-  require_float(spec.input, "conv2d");
-  require(spec.filters > 0, "{}: the number of filters must be positive", describe(spec));
-  require(spec.groups > 0 && spec.input.shape[3] % spec.groups == 0 && spec.filters % spec.groups == 0,
-          "{}: {} groups must divide the {} channels and the filters", describe(spec), spec.groups,
-          spec.input.shape[3]);
-  for (size_t i = 0; i < 2; ++i) {
-    require(spec.kernel_size[i] > 0 && spec.strides[i] > 0 && spec.dilation[i] > 0,
-            "{}: kernel size, strides and dilation must be positive", describe(spec));
-  }
-  for (const auto padding : spec.padding) {
-    require(padding >= 0, "{}: padding must not be negative", describe(spec));
-  }
-}
-
 Geometry geometry(const Conv2DSpec& spec) {
   const auto& in = spec.input.shape;
-  int64_t out[2];
-  for (int i = 0; i < 2; ++i) {
-    const auto axis = static_cast<size_t>(i);
-    const int64_t window = (spec.kernel_size[axis] - 1) * spec.dilation[axis] + 1;
-    const int64_t room = in[1 + i] + spec.padding[2 * axis] + spec.padding[2 * axis + 1] - window;
-    require(room >= 0, "{}: the window of {} is larger than the padded image", describe(spec), window);
-    out[i] = room / spec.strides[axis] + 1;
-  }
   const int64_t channels = in[3], kh = spec.kernel_size[0], kw = spec.kernel_size[1];
   Geometry g;
   g.src = image_dims(in);
-  g.output = Shape{in[0], out[0], out[1], spec.filters};
-  g.kernel = Shape{kh, kw, channels / spec.groups, spec.filters};
+  g.output = output_shape(spec);
+  g.kernel = kernel_shape(spec);
   g.dst = image_dims(g.output);
   g.bias = {spec.filters};
   if (spec.groups == 1) {
@@ -175,7 +146,6 @@ class CpuConv2D final : public LinearKernel<Conv2DKernel> {
 }  // namespace
 
 std::unique_ptr<Conv2DKernel> make_conv2d(ContextPtr context, const Conv2DSpec& spec) {
-  check(spec);
   return std::make_unique<CpuConv2D>(context, spec, geometry(spec));
 }
 

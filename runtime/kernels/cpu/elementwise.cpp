@@ -10,6 +10,7 @@
 #include "runtime/kernels/cpu/layout.h"
 #include "runtime/kernels/cpu/loops.h"
 #include "runtime/kernels/cpu/parallel.h"
+#include "runtime/kernels/geometry.h"
 
 namespace rondo::cpu {
 namespace {
@@ -93,26 +94,12 @@ class CpuAdd final : public AddKernel {
 
 class CpuConcat final : public ConcatKernel {
  public:
-  explicit CpuConcat(const ConcatSpec& spec) : inputs_(spec.inputs) {
-    require(!inputs_.empty(), "concat needs at least one input");
+  explicit CpuConcat(const ConcatSpec& spec) : inputs_(spec.inputs), output_(output_desc(spec)) {
     for (const auto& input : inputs_) require_canonical(input, "concat");
-    const Shape& first = inputs_[0].shape;
-    const int axis = spec.axis < 0 ? spec.axis + first.rank() : spec.axis;
-    require(axis >= 0 && axis < first.rank(), "concat: axis {} is outside of {}", spec.axis, first.text());
-    std::array<int64_t, Shape::kMaxRank> extents{};
-    std::copy(first.extents().begin(), first.extents().end(), extents.begin());
-    extents[static_cast<size_t>(axis)] = 0;
-    for (const auto& input : inputs_) {
-      for (int i = 0; i < first.rank(); ++i) {
-        require(input.shape.rank() == first.rank() && (i == axis || input.shape[i] == first[i]),
-                "concat along axis {}: {} does not fit {}", spec.axis, input.shape.text(), first.text());
-      }
-      extents[static_cast<size_t>(axis)] += input.shape[axis];
-    }
-    for (int i = 0; i < axis; ++i) outer_ *= first[i];
+    const Shape& whole = output_.shape;
+    const int axis = spec.axis < 0 ? spec.axis + whole.rank() : spec.axis;
+    for (int i = 0; i < axis; ++i) outer_ *= whole[i];
     for (const auto& input : inputs_) runs_.push_back(input.elements() / outer_);
-    output_ = {
-        Shape(std::span<const int64_t>(extents.data(), static_cast<size_t>(first.rank()))), DType::kF32, {}};
   }
   std::string implementation() const override { return "loop"; }
   const TensorDesc& input(int index) const override { return inputs_.at(static_cast<size_t>(index)); }

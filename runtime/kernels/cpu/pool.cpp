@@ -5,29 +5,12 @@
 #include "runtime/base/error.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/operation.h"
+#include "runtime/kernels/geometry.h"
 
 namespace rondo::cpu {
 namespace {
 
 using dnnl::memory;
-
-Shape output_shape(const Pool2DSpec& spec) {
-  const auto& in = spec.input.shape;
-  int64_t out[2];
-  for (int i = 0; i < 2; ++i) {
-    const auto axis = static_cast<size_t>(i);
-    const int64_t window = spec.pool_size[axis];
-    const int64_t before = spec.padding[2 * axis], after = spec.padding[2 * axis + 1];
-    require(window > 0 && spec.strides[axis] > 0, "pool2d {}: window and strides must be positive",
-            in.text());
-    require(before >= 0 && after >= 0 && before < window && after < window,
-            "pool2d {}: padding must be at least 0 and smaller than the window", in.text());
-    require(in[1 + i] + before + after >= window,
-            "pool2d {}: the window of {} is larger than the padded image", in.text(), window);
-    out[i] = (in[1 + i] + before + after - window) / spec.strides[axis] + 1;
-  }
-  return Shape{in[0], out[0], out[1], in[3]};
-}
 
 class CpuPool2D final : public Pool2DKernel {
  public:

@@ -1,0 +1,156 @@
+#include "runtime/kernels/cuda/conv_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "runtime/base/error.h"
+#include "runtime/kernels/cuda/check.h"
+
+namespace rondo::cuda {
+namespace {
+
+// Of one convolution; the plan of a model shares it among all.
+constexpr size_t kMostScratch = size_t{512} << 20;
+constexpr float kOne = 1.0f, kZero = 0.0f;
+
+template <class Descriptor, class T>
+void create(Descriptor& into, cudnnStatus_t (*make)(T*), const char* call) {
+  T descriptor = nullptr;
+  check(make(&descriptor), call);
+  into.reset(descriptor);
+}
+
+void describe_images(TensorDescriptor& into, const Shape& shape) {
+  create(into, cudnnCreateTensorDescriptor, "cudnnCreateTensorDescriptor");
+  RONDO_CHECK_CUDNN(cudnnSetTensor4dDescriptor(into.get(), CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT,
+                                               static_cast<int>(shape[0]), static_cast<int>(shape[3]),
+                                               static_cast<int>(shape[1]), static_cast<int>(shape[2])));
+}
+
+// The library's best guess that is deterministic, fits, and does not round its inputs unless it may.
+template <class Algorithm, class Performance>
+bool take_first(std::span<const Performance> candidates, bool tf32, Chosen<Algorithm>& into) {
+  for (const Performance& candidate : candidates) {
+    if (candidate.status != CUDNN_STATUS_SUCCESS || candidate.determinism != CUDNN_DETERMINISTIC) continue;
+    if (candidate.memory > kMostScratch || (!tf32 && candidate.mathType != CUDNN_FMA_MATH)) continue;
+    into = {candidate.algo, candidate.mathType, candidate.memory};
+    return true;
+  }
+  return false;
+}
+
+bool refused(cudnnStatus_t status, const char* call) {
+  if (status == CUDNN_STATUS_SUCCESS) return false;
+  if (status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000) return true;  // with a finer reason
+  check(status, call);
+  return true;
+}
+
+}  // namespace
+
+void ConvPlan::describe(const Conv2DSpec& spec, const Shape& output) {
+  describe_images(x_, spec.input.shape);
+  describe_images(y_, output);
+  describe_images(bias_, Shape{1, 1, 1, spec.filters});
+  create(w_, cudnnCreateFilterDescriptor, "cudnnCreateFilterDescriptor");
+  RONDO_CHECK_CUDNN(cudnnSetFilter4dDescriptor(
+      w_.get(), CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, static_cast<int>(spec.filters),
+      static_cast<int>(spec.input.shape[3] / spec.groups), static_cast<int>(spec.kernel_size[0]),
+      static_cast<int>(spec.kernel_size[1])));
+  create(conv_, cudnnCreateConvolutionDescriptor, "cudnnCreateConvolutionDescriptor");
+  RONDO_CHECK_CUDNN(cudnnSetConvolution2dDescriptor(
+      conv_.get(), static_cast<int>(spec.padding[0]), static_cast<int>(spec.padding[2]),
+      static_cast<int>(spec.strides[0]), static_cast<int>(spec.strides[1]),
+      static_cast<int>(spec.dilation[0]), static_cast<int>(spec.dilation[1]), CUDNN_CROSS_CORRELATION,
+      CUDNN_DATA_FLOAT));
+  RONDO_CHECK_CUDNN(cudnnSetConvolutionGroupCount(conv_.get(), static_cast<int>(spec.groups)));
+  create(relu_, cudnnCreateActivationDescriptor, "cudnnCreateActivationDescriptor");
+  RONDO_CHECK_CUDNN(
+      cudnnSetActivationDescriptor(relu_.get(), CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0.0));
+}
+
+void ConvPlan::use(cudnnMathType_t math) const {
+  RONDO_CHECK_CUDNN(cudnnSetConvolutionMathType(conv_.get(), math));
+}
+
+bool ConvPlan::choose(const Conv2DSpec& spec) {
+  const bool tf32 = context_->tf32;
+  const cudnnHandle_t handle = context_->cudnn();
+  use(tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH);
+  int found = 0;
+  std::array<cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT> forwards{};
+  if (refused(
+          cudnnGetConvolutionForwardAlgorithm_v7(handle, x_.get(), w_.get(), conv_.get(), y_.get(),
+                                                 static_cast<int>(forwards.size()), &found, forwards.data()),
+          "cudnnGetConvolutionForwardAlgorithm_v7") ||
+      !take_first(std::span<const cudnnConvolutionFwdAlgoPerf_t>(forwards.data(), static_cast<size_t>(found)),
+                  tf32, forward_)) {
+    return false;
+  }
+  if (spec.mode != Mode::kTraining) return true;
+  std::array<cudnnConvolutionBwdFilterAlgoPerf_t, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT> weights{};
+  if (refused(cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, x_.get(), y_.get(), conv_.get(), w_.get(),
+                                                            static_cast<int>(weights.size()), &found,
+                                                            weights.data()),
+              "cudnnGetConvolutionBackwardFilterAlgorithm_v7") ||
+      !take_first(
+          std::span<const cudnnConvolutionBwdFilterAlgoPerf_t>(weights.data(), static_cast<size_t>(found)),
+          tf32, weights_)) {
+    return false;
+  }
+  if (!spec.input_gradient) return true;
+  std::array<cudnnConvolutionBwdDataAlgoPerf_t, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT> inputs{};
+  return !refused(cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, w_.get(), y_.get(), conv_.get(),
+                                                              x_.get(), static_cast<int>(inputs.size()),
+                                                              &found, inputs.data()),
+                  "cudnnGetConvolutionBackwardDataAlgorithm_v7") &&
+         take_first(
+             std::span<const cudnnConvolutionBwdDataAlgoPerf_t>(inputs.data(), static_cast<size_t>(found)),
+             tf32, input_);
+}
+
+std::optional<ConvPlan> ConvPlan::make(Context& context, const Conv2DSpec& spec, const Shape& output) {
+  RONDO_CHECK(spec.padding[0] == spec.padding[1] && spec.padding[2] == spec.padding[3]);
+  ConvPlan plan(context);
+  plan.describe(spec, output);
+  if (!plan.choose(spec)) return std::nullopt;
+  return plan;
+}
+
+int64_t ConvPlan::scratch_bytes() const {
+  return static_cast<int64_t>(std::max({forward_.bytes, weights_.bytes, input_.bytes}));
+}
+
+void ConvPlan::forward(const Execution& on, const void* x, const void* w, void* y) const {
+  use(forward_.math);
+  RONDO_CHECK_CUDNN(cudnnConvolutionForward(context_->cudnn_on(on.stream), &kOne, x_.get(), x, w_.get(), w,
+                                            conv_.get(), forward_.algorithm, on.scratch, forward_.bytes,
+                                            &kZero, y_.get(), y));
+}
+
+bool ConvPlan::forward_bias_relu(const Execution& on, const void* x, const void* w, const void* bias,
+                                 void* y) const {
+  use(forward_.math);
+  return !refused(
+      cudnnConvolutionBiasActivationForward(context_->cudnn_on(on.stream), &kOne, x_.get(), x, w_.get(), w,
+                                            conv_.get(), forward_.algorithm, on.scratch, forward_.bytes,
+                                            &kZero, y_.get(), y, bias_.get(), bias, relu_.get(), y_.get(), y),
+      "cudnnConvolutionBiasActivationForward");
+}
+
+void ConvPlan::weight_gradient(const Execution& on, const void* x, const void* dy, void* dw) const {
+  use(weights_.math);
+  RONDO_CHECK_CUDNN(cudnnConvolutionBackwardFilter(context_->cudnn_on(on.stream), &kOne, x_.get(), x,
+                                                   y_.get(), dy, conv_.get(), weights_.algorithm, on.scratch,
+                                                   weights_.bytes, &kZero, w_.get(), dw));
+}
+
+void ConvPlan::input_gradient(const Execution& on, const void* dy, const void* w, void* dx) const {
+  use(input_.math);
+  RONDO_CHECK_CUDNN(cudnnConvolutionBackwardData(context_->cudnn_on(on.stream), &kOne, w_.get(), w, y_.get(),
+                                                 dy, conv_.get(), input_.algorithm, on.scratch, input_.bytes,
+                                                 &kZero, x_.get(), dx));
+}
+
+}  // namespace rondo::cuda

@@ -1,0 +1,77 @@
+#include "runtime/kernels/cuda/cuda_backend.h"
+
+#include <fmt/core.h>
+
+#include "runtime/base/error.h"
+#include "runtime/device/device.h"
+#include "runtime/kernels/cuda/context.h"
+#include "runtime/kernels/cuda/factories.h"
+
+namespace rondo {
+namespace cuda {
+namespace {
+
+class CudaBackend final : public KernelBackend {
+ public:
+  CudaBackend(Device& device, bool tf32) : context_(std::make_shared<Context>(device, tf32)) {}
+
+  Device& device() const override { return context_->device; }
+  std::string name() const override {
+    return fmt::format("cuDNN {}, cuBLAS {}, {}", cudnn_version(), cublas_version(),
+                       context_->tf32 ? "TF32" : "float32");
+  }
+
+  std::unique_ptr<Conv2DKernel> conv2d(const Conv2DSpec& spec) override {
+    return make_conv2d(context_, spec);
+  }
+  std::unique_ptr<DenseKernel> dense(const DenseSpec& spec) override { return make_dense(context_, spec); }
+  std::unique_ptr<Pool2DKernel> pool2d(const Pool2DSpec& spec) override {
+    return make_pool2d(context_, spec);
+  }
+  std::unique_ptr<BatchNormKernel> batch_norm(const BatchNormSpec& spec) override {
+    return make_batch_norm(context_, spec);
+  }
+  std::unique_ptr<ActivationKernel> activation(Activation activation, const TensorDesc& desc) override {
+    return make_activation(activation, desc);
+  }
+  std::unique_ptr<SoftmaxKernel> softmax(const TensorDesc& desc) override { return make_softmax(desc); }
+  std::unique_ptr<DropoutKernel> dropout(const DropoutSpec& spec) override {
+    return make_dropout(context_, spec);
+  }
+  std::unique_ptr<AddKernel> add(const TensorDesc& desc) override { return make_add(desc); }
+  std::unique_ptr<ConcatKernel> concat(const ConcatSpec& spec) override { return make_concat(spec); }
+  std::unique_ptr<LossKernel> loss(const LossSpec& spec) override { return make_loss(context_, spec); }
+  std::unique_ptr<MetricKernel> metric(const MetricSpec& spec) override {
+    return make_metric(context_, spec);
+  }
+  std::unique_ptr<UpdateKernel> update(const UpdateSpec& spec) override { return make_update(spec); }
+  std::unique_ptr<SquareSumKernel> square_sum() override { return make_square_sum(context_); }
+  std::unique_ptr<ClipKernel> clip(double limit) override { return make_clip(limit); }
+  std::unique_ptr<TailKernel> tail() override { return make_tail(); }
+  std::unique_ptr<ReorderKernel> reorder(const TensorDesc& from, const TensorDesc& to) override {
+    return make_reorder(from, to);
+  }
+
+ private:
+  ContextPtr context_;
+};
+
+}  // namespace
+}  // namespace cuda
+
+std::unique_ptr<KernelBackend> make_cuda_backend(Device& device, bool tf32) {
+  require(device.kind() == DeviceKind::kCuda, "the CUDA backend needs a GPU, got {}", device.name());
+  return std::make_unique<cuda::CudaBackend>(device, tf32);
+}
+
+std::string cudnn_version() {
+  const size_t version = cudnnGetVersion();  // 91900
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+std::string cublas_version() {
+  const size_t version = cublasLtGetVersion();  // 130100
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+}  // namespace rondo

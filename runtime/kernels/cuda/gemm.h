@@ -1,0 +1,61 @@
+// Matrix products through cuBLASLt, prepared once.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "runtime/base/handle.h"
+#include "runtime/kernels/cuda/context.h"
+#include "runtime/kernels/kernel.h"
+
+namespace rondo::cuda {
+
+// out (rows, columns) = a (rows, inner) * b (inner, columns), all row-major float32. `transpose_a`: a lies as
+// (inner, rows); `transpose_b`: b lies as (columns, inner).
+struct GemmSpec {
+  int64_t rows = 0, columns = 0, inner = 0;
+  bool transpose_a = false, transpose_b = false;
+  enum class Extra : uint8_t {
+    kNone,
+    kBias,       // adds a vector of `columns` to every row
+    kBiasRelu,   // and applies relu
+    kColumnSum,  // writes the sum of b over `inner` into a vector of `columns`
+  } extra = Extra::kNone;
+};
+
+class Gemm {
+ public:
+  // Nothing where cuBLASLt has no such product.
+  static std::optional<Gemm> make(Context& context, const GemmSpec& spec);
+
+  // `extra` is the vector of GemmSpec::Extra. Operands are aligned to 16 bytes.
+  void run(const Execution& on, const void* a, const void* b, void* out, const void* extra = nullptr);
+  int64_t scratch_bytes() const { return scratch_bytes_; }
+
+ private:
+  struct MatmulTraits {
+    static cublasLtMatmulDesc_t empty() { return nullptr; }
+    static void destroy(cublasLtMatmulDesc_t desc) { cublasLtMatmulDescDestroy(desc); }
+  };
+  struct LayoutTraits {
+    static cublasLtMatrixLayout_t empty() { return nullptr; }
+    static void destroy(cublasLtMatrixLayout_t layout) { cublasLtMatrixLayoutDestroy(layout); }
+  };
+  using MatrixLayout = Handle<cublasLtMatrixLayout_t, LayoutTraits>;
+
+  explicit Gemm(Context& context) : context_(&context) {}
+  static MatrixLayout row_major(int64_t rows, int64_t columns);
+  void describe(const GemmSpec& spec);
+  bool choose();
+
+  Context* context_;
+  Handle<cublasLtMatmulDesc_t, MatmulTraits> desc_;
+  MatrixLayout a_, b_, out_;
+  cublasLtMatmulAlgo_t algorithm_{};
+  int64_t scratch_bytes_ = 0;
+};
+
+}  // namespace rondo::cuda
