@@ -81,9 +81,10 @@ else()
     set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
   endif()
   enable_language(CUDA)
-  set(CMAKE_CUDA_STANDARD 20)
-  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-  set(CMAKE_CUDA_EXTENSIONS OFF)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc speaks C++20
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  endif()
   message(STATUS "CUDA backend: CUDA ${RONDO_CUDA_VERSION}, NCCL ${RONDO_NCCL_VERSION}, cuDNN "
                  "${RONDO_CUDNN_VERSION}, for architectures ${CMAKE_CUDA_ARCHITECTURES}")
 endif()
@@ -100,7 +101,6 @@ function(rondo_add_cuda_module)
                                               CUDA_VISIBILITY_PRESET default CUDA_SEPARABLE_COMPILATION OFF
                                               BUILD_RPATH_USE_ORIGIN OFF INSTALL_RPATH_USE_LINK_PATH ON)
   target_include_directories(rondo_cuda PRIVATE ${PROJECT_SOURCE_DIR})
-  target_compile_features(rondo_cuda PRIVATE cxx_std_20)
   target_compile_options(rondo_cuda PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion>
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "runtime/base/dtype.h"
+
+namespace rondo::cuda {
+
+void scale(cudaStream_t stream, DType dtype, const void* in, void* out, int64_t count, double factor);
+
+}  // namespace rondo::cuda
