@@ -91,6 +91,7 @@ endif()
 
 # After the targets it is linked from.
 function(rondo_add_cuda_module)
+  target_link_libraries(rondo_launch PRIVATE rondo_comm_staged ${CMAKE_DL_LIBS})  # which loads the module
   if(NOT RONDO_CUDA_FOUND)
     return()
   endif()
@@ -111,5 +112,9 @@ function(rondo_add_cuda_module)
   target_link_options(rondo_cuda PRIVATE -Wl,-z,defs -Wl,-Bsymbolic)
   target_link_libraries(rondo_cuda PRIVATE ${RONDO_CUDA_LIBRARIES} CUDA::cudart CUDA::cublas CUDA::cublasLt
                                            NCCL::nccl CUDNN::cudnn)
+  set_property(SOURCE ${PROJECT_SOURCE_DIR}/runtime/launch/gpu_loader.cpp DIRECTORY ${PROJECT_SOURCE_DIR}/runtime/launch
+               APPEND PROPERTY COMPILE_DEFINITIONS RONDO_CUDA_VERSION="${RONDO_CUDA_VERSION}"
+                               RONDO_NCCL_VERSION="${RONDO_NCCL_VERSION}"
+                               RONDO_CUDNN_VERSION="${RONDO_CUDNN_VERSION}")
   install(TARGETS rondo_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/rondo)
 endfunction()

@@ -71,7 +71,7 @@ Model multi_gpu_model(const Model& model, Communicator& comm, KernelBackend& bac
 }
 
 Model multi_gpu_model(const Model& model, World& world, const MultiGpuOptions& options) {
-  return multi_gpu_model(model, world.comm(), world.backend(), options);
+  return multi_gpu_model(model, world.device_comm(), world.backend(), options);
 }
 
 }  // namespace rondo

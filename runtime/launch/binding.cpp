@@ -3,12 +3,25 @@
 #include "runtime/base/error.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/kernels/cpu/cpu_backend.h"
+#include "runtime/launch/gpu_loader.h"
 #include "runtime/launch/gpus.h"
 
 namespace rondo {
 namespace {
 
 constexpr int kMostThreads = 1024;
+
+Binding bind_gpu(FoundGpus& found, const BindOptions& options, HostPlace place) {
+  const auto visible = static_cast<int>(found.gpus.size());
+  const int index = choose_gpu(options, place, visible);
+  Binding binding;
+  binding.device = found.module->make_device(index);
+  binding.backend = found.module->make_backend(*binding.device, {.tf32 = options.tf32});
+  binding.gpus = found.module;
+  binding.gpu = found.gpus[static_cast<size_t>(index)];
+  binding.visible_gpus = visible;
+  return binding;
+}
 
 }  // namespace
 
@@ -24,18 +37,38 @@ DeviceChoice parse_device(std::string_view text) {
   raise<InvalidArgument>("unknown device \"{}\"; --device takes auto, cpu or cuda", text);
 }
 
-Binding bind_device(const BindOptions& options, const CoreSet& own, std::span<const CoreSet> host) {
+int choose_gpu(const BindOptions& options, HostPlace place, int visible) {
+  const GpuRequest request = parse_gpus(options.gpus);
+  check_gpus(request, visible);
+  const int count = request.given ? request.count : visible;
+  const auto id_of = [&](int at) { return request.ids.empty() ? at : request.ids[static_cast<size_t>(at)]; };
+  require(count > 0, "--gpus 0 leaves no GPU; use --device cpu to train on the host's cores");
+  // A launcher that gives each rank a GPU of its own shows it only that one.
+  if (count == 1 && visible == 1) return id_of(0);
+  require(place.local_size <= count || options.oversubscribe_gpus,
+          "{} ranks on this host, but {} GPU{} to take: start at most one rank for each GPU (--gpus chooses "
+          "them), or pass --oversubscribe-gpus to exchange gradients through the host's memory",
+          place.local_size, count, count == 1 ? "" : "s");
+  return id_of(place.local_rank % count);
+}
+
+Binding bind_device(const BindOptions& options, const CoreSet& own, std::span<const CoreSet> host,
+                    HostPlace place) {
   require(options.threads >= 0 && options.threads <= kMostThreads,
           "--threads is {}; it takes 1 to {}, or 0 for this rank's share of the cores", options.threads,
           kMostThreads);
-  const GpuRequest gpus = parse_gpus(options.gpus);
-  if (options.device == DeviceChoice::kCuda) {
-    raise<Unavailable>(
-        "--device cuda: this build has no CUDA backend; use --device cpu, or auto, which takes a GPU where "
-        "one can "
-        "be used");
+  const GpuRequest request = parse_gpus(options.gpus);
+  if (options.device != DeviceChoice::kCpu) {
+    FoundGpus found = find_gpus();
+    const bool declined = options.device == DeviceChoice::kAuto && request.given && request.count == 0;
+    if (found.module != nullptr && !declined) return bind_gpu(found, options, place);
+    if (options.device == DeviceChoice::kCuda) {
+      raise<Unavailable>(
+          "--device cuda: {}; use --device cpu, or auto, which takes a GPU where one can be used",
+          found.reason);
+    }
   }
-  check_gpus(gpus, 0);
+  check_gpus(request, 0);
   Binding binding;
   binding.device = make_cpu_device(options.threads > 0 ? options.threads : share_of_cores(own, host));
   binding.backend = make_cpu_backend(*binding.device);

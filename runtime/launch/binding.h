@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "runtime/launch/cores.h"
+#include "runtime/launch/gpu_module.h"
 
 namespace rondo {
 
@@ -22,11 +23,23 @@ struct BindOptions {
   DeviceChoice device = DeviceChoice::kAuto;  // kAuto: a GPU where this build and the host have one
   std::string gpus = {};  // per host: a count or a list of ids (gpus.h); empty: all there are
   int threads = 0;        // of host kernels; 0: this rank's share of its cores
+  // Several ranks may take one GPU; they then exchange gradients through the host's memory.
+  bool oversubscribe_gpus = false;
+  bool tf32 = false;  // products of float32 on GPUs may round their inputs
+};
+
+// This rank among those of its host.
+struct HostPlace {
+  int local_rank = 0;
+  int local_size = 1;
 };
 
 struct Binding {
   std::unique_ptr<Device> device;
   std::unique_ptr<KernelBackend> backend;
+  GpuModule* gpus = nullptr;  // null: a host device
+  GpuInfo gpu = {};           // the one that was taken
+  int visible_gpus = 0;       // to this process
 
   Binding();
   Binding(Binding&&) noexcept;
@@ -34,9 +47,14 @@ struct Binding {
   ~Binding();
 };
 
-// `own` are the cores of this process, `host` those of all ranks on this host. Throws Unavailable when CUDA
-// is asked for and this build or host has none, InvalidArgument for GPUs that do not exist or fewer than 0
-// threads.
-Binding bind_device(const BindOptions& options, const CoreSet& own, std::span<const CoreSet> host);
+// `own` are the cores of this process, `host` those of all ranks on this host. GPUs are taken in the order of
+// options.gpus by place on the host; a rank to which only one is visible takes that one. Throws Unavailable
+// when CUDA is asked for and this build or host has none (saying why), InvalidArgument for GPUs that do not
+// exist, for more ranks than GPUs, or fewer than 0 threads, and DeviceError when the GPU refuses.
+Binding bind_device(const BindOptions& options, const CoreSet& own, std::span<const CoreSet> host,
+                    HostPlace place = {});
+
+// Which of `visible` GPUs the rank at `place` takes. Throws InvalidArgument as bind_device does.
+int choose_gpu(const BindOptions& options, HostPlace place, int visible);
 
 }  // namespace rondo

@@ -10,6 +10,7 @@
 
 #include "runtime/comm/mpi/session.h"
 #include "runtime/kernels/cpu/cpu_backend.h"
+#include "runtime/launch/gpu_loader.h"
 
 namespace rondo {
 namespace {
@@ -57,10 +58,14 @@ std::string parts_of_this_build() {
   return fmt::format(
       "MPI     {}\n"
       "oneDNN  {} (this machine: {})\n"
-      "CUDA    not built\n"
-      "NCCL    not built\n"
-      "cuDNN   not built\n",
-      MpiSession::library(), onednn_version(), cpu_instruction_set_name(cpu_instruction_set()));
+      "{}",
+      MpiSession::library(), onednn_version(), cpu_instruction_set_name(cpu_instruction_set()),
+      gpu_parts_of_this_build());
+}
+
+std::string libraries_of_this_build() {
+  return fmt::format("{}, oneDNN {}, {}", MpiSession::library(), onednn_version(),
+                     gpu_libraries_of_this_build());
 }
 
 }  // namespace rondo

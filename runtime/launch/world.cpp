@@ -21,12 +21,16 @@
 #include "runtime/device/device.h"
 #include "runtime/kernels/backend.h"
 #include "runtime/kernels/cpu/cpu_backend.h"
+#include "runtime/launch/gpu_connect.h"
 #include "runtime/launch/signal_watcher.h"
 #include "runtime/launch/supervisor.h"
 #include "runtime/launch/version.h"
 
 namespace rondo {
 namespace {
+
+constexpr const char* kSimulatedNote =
+    "SIMULATED GPUS (RONDO_SIMULATED_GPUS is set): a test double for checking, slow and without any GPU\n";
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -77,7 +81,10 @@ struct World::State {
   CoreSet cores;
   std::vector<CoreSet> host_cores;
   std::optional<Supervisor> supervisor;
+  BindOptions wishes;
   Binding binding;
+  bool connected = false;
+  std::unique_ptr<Communicator> device_comm;  // null: comm serves
 
   void connect();
   SupervisedRank meet_the_others();
@@ -157,7 +164,19 @@ int World::stop_signal() const {
 
 void World::bind(const BindOptions& options) {
   if (state_->binding.device) raise<InternalError>("World::bind was called after the device was bound");
-  state_->binding = bind_device(options, state_->cores, state_->host_cores);
+  const Topology& topology = state_->comm->topology();
+  state_->wishes = options;
+  state_->binding = bind_device(options, state_->cores, state_->host_cores,
+                                {.local_rank = topology.local_rank, .local_size = topology.local_size});
+}
+
+Communicator& World::device_comm() {
+  device();
+  if (!state_->connected) {
+    state_->device_comm = connect_devices(*state_->comm, state_->binding, state_->wishes);
+    state_->connected = true;
+  }
+  return state_->device_comm ? *state_->device_comm : *state_->comm;
 }
 
 Device& World::device() {
@@ -193,8 +212,11 @@ std::string World::banner() {
   const Topology& topology = comm().topology();
   const std::string ranks = size() == 1 ? "1 rank" : fmt::format("{} ranks", size());
   const std::string hosts = topology.hosts() == 1 ? "1 host" : fmt::format("{} hosts", topology.hosts());
-  return fmt::format("Rondo {}: {} on {}, {}\nEach rank: {}; {}\n", version(), ranks, hosts, comm().name(),
-                     device().name(), backend().name());
+  const Communicator& joins = state_->device_comm ? *state_->device_comm : comm();
+  const bool simulated = state_->binding.gpus != nullptr && state_->binding.gpus->simulated();
+  return fmt::format("Rondo {}: {} on {}, {}\nEach rank: {}; {}\nLibraries: {}\n{}", version(), ranks, hosts,
+                     joins.name(), device().name(), backend().name(), libraries_of_this_build(),
+                     simulated ? kSimulatedNote : "");
 }
 
 std::string program_name(const char* path) {

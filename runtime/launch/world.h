@@ -34,11 +34,15 @@ class World {
   const std::string& program() const;  // argv[0] without its folder: the beginning of messages
 
   // Chooses the device. Local, so a wrong request can be answered alone; call it before device() and
-  // backend(), which otherwise bind with the defaults. Throws InvalidArgument and Unavailable as bind_device
-  // does, and InternalError when bound already.
+  // backend(), which otherwise bind with the defaults. Throws what bind_device does, and InternalError when
+  // bound already.
   void bind(const BindOptions& options);
   Device& device();
   KernelBackend& backend();
+  // The communicator of the ranks' device memory: on host devices comm() itself. The first call is collective
+  // (it connects the devices, see connect_devices, and throws what that does); the first one binds, too,
+  // where nothing is bound.
+  Communicator& device_comm();
 
   // Collective. Runs a local action on every rank. If it throws on some, every rank throws: the bare error
   // where all say the same, else one that names the ranks.
@@ -53,7 +57,8 @@ class World {
   // What run() does with an exception, for programs that catch their own: see Supervisor::report_failure.
   int report_failure(const std::exception& error) noexcept;
 
-  // Two lines for the beginning of a log: version, ranks and hosts, device, backend, communicator.
+  // For the beginning of a log, a few lines: version, ranks and hosts, communicator, device, backend,
+  // libraries. After device_comm() it names the communicator of the devices.
   std::string banner();
 
  private:
