@@ -95,11 +95,12 @@ void TrainingStep::mark_loss() {
 
 std::array<double, kPhases> TrainingStep::run() {
   const double start = now();
+  const Execution on{.stream = network_->stream(), .state = &state_};
   optimizer_->begin_step(state_);
-  network_->forward(batch_, Mode::kTraining, state_, sums_);
+  network_->forward(on, batch_, Mode::kTraining, sums_);
   const double forward_done = now();
-  sync_->begin();
-  network_->backward(*sync_);
+  sync_->begin(on.stream);
+  network_->backward(on, *sync_);
   const double backward_done = now();
   update();
   const double end = now();

@@ -1,36 +1,51 @@
 #include "models/local_evaluation.h"
 
-#include <functional>
-#include <memory>
+#include <span>
+#include <vector>
 
 #include "models/graph/graph_network.h"
 #include "runtime/base/error.h"
-#include "runtime/data/loader.h"
-#include "runtime/data/sampler.h"
 #include "runtime/data/source.h"
+#include "runtime/device/quiet_at_end.h"
+#include "runtime/kernels/backend.h"
+#include "runtime/train/batch_stream.h"
+#include "runtime/train/read_back.h"
 
 namespace rondo {
 namespace {
 
-void for_each_batch(const Source& data, int64_t batch_size,
-                    const std::function<void(const LoadedBatch&)>& use) {
+BatchStream batches_of(const GraphNetwork& network, const Source& data, int64_t batch_size) {
   require(data.size() > 0, "{} is empty; at least one sample is needed", data.name());
-  const std::shared_ptr<const Source> borrowed{std::shared_ptr<const void>(), &data};
-  Loader loader(borrowed, Sampler({.size = data.size(), .batch = batch_size, .shuffle = false}));
-  loader.start(0);
-  while (const LoadedBatch* batch = loader.next()) use(*batch);
+  return {data, {.size = data.size(), .batch = batch_size, .shuffle = false}, 1, network.backend().device()};
 }
 
 }  // namespace
 
 Logs evaluate_locally(GraphNetwork& network, const Source& data, int64_t batch_size) {
-  std::vector<double> sums(network.metric_names().size() + 1);
-  std::vector<double> totals(sums.size());
-  for_each_batch(data, batch_size, [&](const LoadedBatch& loaded) {
-    const Batch batch{.rows = loaded.share.rows, .inputs = {loaded.input}, .label = loaded.labels};
-    network.forward(batch, Mode::kInference, {}, sums);
-    for (size_t i = 0; i < sums.size(); ++i) totals[i] += sums[i];
-  });
+  Device& device = network.backend().device();
+  Stream& stream = network.stream();
+  std::vector<double> totals(network.metric_names().size() + 1);
+  const auto bytes = static_cast<int64_t>(totals.size() * sizeof(double));
+  const int ahead = device.host_accessible() ? 0 : 1;  // batches queued behind the one whose sums are read
+  BatchStream batches = batches_of(network, data, batch_size);
+  const Buffer sums = device.allocate(bytes);
+  ReadBack results(device, bytes, ahead + 1);
+  const QuietAtEnd quiet(stream);
+  const ReadBack::Piece all{.data = sums.data(), .bytes = bytes};
+  const auto add_oldest = [&] {
+    const auto* values = reinterpret_cast<const double*>(results.receive());
+    for (size_t i = 0; i < totals.size(); ++i) totals[i] += values[i];
+  };
+  batches.seek(0);
+  for (int64_t step = 0; step < batches.batches_per_pass(); ++step) {
+    const DeviceBatch& input = batches.next(stream);
+    network.forward({.stream = stream}, input.batch, Mode::kInference, {sums.as<double>(), totals.size()});
+    results.send(stream, std::span(&all, 1));
+    batches.done(stream);
+    if (results.underway() > ahead) add_oldest();
+  }
+  while (results.underway() > 0) add_oldest();
+
   const auto samples = static_cast<double>(data.size());
   Logs logs{{"loss", totals[0] / samples}};
   for (size_t i = 1; i < totals.size(); ++i) {
@@ -40,15 +55,21 @@ Logs evaluate_locally(GraphNetwork& network, const Source& data, int64_t batch_s
 }
 
 std::vector<float> predict_locally(GraphNetwork& network, const Source& data, int64_t batch_size) {
+  Stream& stream = network.stream();
   const int64_t per_row = network.output_shape().elements();
+  BatchStream batches = batches_of(network, data, batch_size);
   std::vector<float> outputs(static_cast<size_t>(data.size() * per_row));
+  const QuietAtEnd quiet(stream);
   float* next = outputs.data();
-  for_each_batch(data, batch_size, [&](const LoadedBatch& loaded) {
-    const Batch batch{.rows = loaded.share.rows, .inputs = {loaded.input}, .label = {}};
-    const auto count = static_cast<size_t>(batch.rows * per_row);
-    network.predict(batch, {next, count});
+  batches.seek(0);
+  for (int64_t step = 0; step < batches.batches_per_pass(); ++step) {
+    const DeviceBatch& input = batches.next(stream);
+    const auto count = static_cast<size_t>(input.batch.rows * per_row);
+    network.predict({.stream = stream}, input.batch, {next, count});
+    batches.done(stream);
     next += count;
-  });
+  }
+  stream.synchronize();
   return outputs;
 }
 

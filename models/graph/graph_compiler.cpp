@@ -115,8 +115,8 @@ class GraphCompiler {
     const bool logits = takes_logits(*output_);
     const ValueId prediction = builder_.canonical(values_.at(output_));
     append_loss(prediction, logits);
-    double* sum = request_.sums;
-    for (const NamedMetric& metric : objective()->metrics) append_metric(metric, prediction, logits, ++sum);
+    size_t index = 0;
+    for (const NamedMetric& metric : objective()->metrics) append_metric(metric, prediction, logits, ++index);
   }
 
   void append_loss(ValueId prediction, bool logits) {
@@ -134,17 +134,16 @@ class GraphCompiler {
     }
     const Tensor& in = builder_.tensor(prediction);
     const Tensor& want = builder_.tensor(label);
-    double* sum = request_.sums;
     builder_.add_step({.name = "loss",
                        .kernel = &kernel,
                        .reads = {prediction, label},
                        .writes = writes,
-                       .run = [&kernel, &in, &want, sum, grad](const Execution& on) {
-                         kernel.run(on, in, want, sum, *grad);
+                       .run = [&kernel, &in, &want, sums = request_.sums, grad](const Execution& on) {
+                         kernel.run(on, in, want, *sums, *grad);
                        }});
   }
 
-  void append_metric(const NamedMetric& metric, ValueId prediction, bool logits, double* sum) {
+  void append_metric(const NamedMetric& metric, ValueId prediction, bool logits, size_t index) {
     const bool by_error =
         metric.metric == Metric::kMeanSquaredError || metric.metric == Metric::kMeanAbsoluteError;
     const bool sigmoid = logits && output_->layer->output_activation() == ActivationKind::kSigmoid;
@@ -156,12 +155,13 @@ class GraphCompiler {
     const ValueId label = builder_.plan().label;
     const Tensor& in = builder_.tensor(from);
     const Tensor& want = builder_.tensor(label);
-    builder_.add_step(
-        {.name = "metric " + metric.name,
-         .kernel = &kernel,
-         .reads = {from, label},
-         .writes = {},
-         .run = [&kernel, &in, &want, sum](const Execution& on) { kernel.run(on, in, want, sum); }});
+    builder_.add_step({.name = "metric " + metric.name,
+                       .kernel = &kernel,
+                       .reads = {from, label},
+                       .writes = {},
+                       .run = [&kernel, &in, &want, sums = request_.sums, index](const Execution& on) {
+                         kernel.run(on, in, want, *sums + index);
+                       }});
   }
 
   inline static const Tensor kEmpty{};

@@ -18,7 +18,7 @@ struct PlanRequest {
   int64_t rows = 1;
   Purpose purpose = Purpose::kPredict;
   const Objective* objective = nullptr;  // not for prediction
-  double* sums = nullptr;                // loss, then metrics; device memory
+  double* const* sums = nullptr;         // read by every pass: where loss and metrics go, device memory
   bool reuse_memory = true;
 };
 

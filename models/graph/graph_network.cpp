@@ -6,6 +6,7 @@
 #include "models/graph/graph_compiler.h"
 #include "models/graph/plan.h"
 #include "runtime/base/error.h"
+#include "runtime/device/allocate_for.h"
 #include "runtime/kernels/backend.h"
 
 namespace rondo {
@@ -20,7 +21,6 @@ GraphNetwork::GraphNetwork(const Graph& graph, KernelBackend& backend, NetworkOp
   if (options_.objective) {
     for (const NamedMetric& metric : options_.objective->metrics) metric_names_.push_back(metric.name);
   }
-  sums_ = backend.device().allocate(static_cast<int64_t>((metric_names_.size() + 1) * sizeof(double)));
   // Training kernels choose the layouts of the weights, whatever the network is used for first.
   get_plan(options_.nominal_rows, Purpose::kTrain);
 }
@@ -39,24 +39,55 @@ Plan& GraphNetwork::get_plan(int64_t rows, Purpose purpose) {
   std::unique_ptr<Plan>& slot = plans_[{rows, purpose}];
   if (!slot) {
     const Objective* objective = options_.objective ? &*options_.objective : nullptr;
-    slot = compile_plan(graph_, backend_, *stream_,
-                        {.rows = rows,
-                         .purpose = purpose,
-                         .objective = objective,
-                         .sums = sums_.as<double>(),
-                         .reuse_memory = options_.reuse_memory});
-    reserve(*slot);
-    slot->bind(arena_.data());
+    auto plan = compile_plan(graph_, backend_, *stream_,
+                             {.rows = rows,
+                              .purpose = purpose,
+                              .objective = objective,
+                              .sums = &sums_,
+                              .reuse_memory = options_.reuse_memory});
+    try {
+      reserve(*plan);
+    } catch (const OutOfMemory&) {
+      for (const auto& [key, other] : plans_) {
+        if (other) reserve(*other);  // the others had enough and get it back
+      }
+      throw;
+    }
+    plan->bind(arena_.data());
+    slot = std::move(plan);
   }
   return *slot;
 }
 
+Plan& GraphNetwork::plan_for(Stream& stream, int64_t rows, Purpose purpose) {
+  const auto found = plans_.find({rows, purpose});
+  if (found != plans_.end() && found->second) return *found->second;
+  stream.synchronize();
+  return get_plan(rows, purpose);
+}
+
 void GraphNetwork::reserve(const Plan& plan) {
-  if (plan.scratch_bytes > scratch_.bytes()) scratch_ = backend_.device().allocate(plan.scratch_bytes);
+  RONDO_CHECK(pending_ == nullptr || plan.arena_bytes <= arena_.bytes());
+  Device& device = backend_.device();
+  const auto advice = [&plan](const DeviceMemory& memory) {
+    const auto each =
+        static_cast<double>(plan.arena_bytes + plan.scratch_bytes) / static_cast<double>(plan.rows);
+    const auto fit = static_cast<int64_t>(static_cast<double>(memory.available) / each);
+    if (memory.total == 0) return std::string("Use a smaller batch or model, or more ranks");
+    if (fit == 0) return std::string("Not even one row would fit: use a smaller model");
+    return fmt::format(
+        "About {} rows on a rank would fit: use a batch size of at most {} times the number of ranks", fit,
+        fit);
+  };
+  if (plan.scratch_bytes > scratch_.bytes()) {
+    scratch_ = {};
+    scratch_ =
+        allocate_for(device, plan.scratch_bytes, fmt::format("work space for {} rows", plan.rows), advice);
+  }
   if (arena_ && plan.arena_bytes <= arena_.bytes()) return;
-  RONDO_CHECK(pending_ == nullptr);
   arena_ = {};
-  arena_ = backend_.device().allocate(std::max<int64_t>(plan.arena_bytes, 64));
+  arena_ = allocate_for(device, std::max<int64_t>(plan.arena_bytes, 64),
+                        fmt::format("the intermediate results of {} rows", plan.rows), advice);
   for (const auto& [key, other] : plans_) {
     if (other) other->bind(arena_.data());
   }
@@ -93,9 +124,10 @@ void GraphNetwork::set_inputs(Plan& plan, const Batch& batch) const {
   }
 }
 
-void GraphNetwork::forward(const Batch& batch, Mode mode, const StepState& state, std::span<double> sums) {
+void GraphNetwork::forward(const Execution& on, const Batch& batch, Mode mode, std::span<double> sums) {
   require(options_.objective.has_value(), "the model has no loss: compile it before training or evaluation");
-  Plan& plan = get_plan(batch.rows, mode == Mode::kTraining ? Purpose::kTrain : Purpose::kEvaluate);
+  Plan& plan =
+      plan_for(on.stream, batch.rows, mode == Mode::kTraining ? Purpose::kTrain : Purpose::kEvaluate);
   set_inputs(plan, batch);
   const TensorDesc& label = plan.values[static_cast<size_t>(plan.label)].tensor.desc;
   if (batch.label.desc.dtype != label.dtype || batch.label.desc.elements() != label.elements()) {
@@ -105,28 +137,25 @@ void GraphNetwork::forward(const Batch& batch, Mode mode, const StepState& state
   }
   RONDO_CHECK(sums.size() == metric_names_.size() + 1);
   plan.set_external(plan.label, batch.label.data);
-  state_ = state;
-  plan.run_forward({.stream = *stream_, .scratch = scratch_.data(), .state = &state_});
-  stream_->copy(sums.data(), sums_.data(), static_cast<int64_t>(sums.size_bytes()));
-  stream_->synchronize();
+  sums_ = sums.data();
+  plan.run_forward({.stream = on.stream, .scratch = scratch_.data(), .state = on.state});
   pending_ = mode == Mode::kTraining ? &plan : nullptr;
 }
 
-void GraphNetwork::backward(GradSink& sink) {
+void GraphNetwork::backward(const Execution& on, GradSink& sink) {
   RONDO_CHECK(pending_ != nullptr);
   const Plan& plan = *std::exchange(pending_, nullptr);
-  plan.run_backward({.stream = *stream_, .scratch = scratch_.data(), .state = &state_}, sink);
+  plan.run_backward({.stream = on.stream, .scratch = scratch_.data(), .state = on.state}, sink);
 }
 
-void GraphNetwork::predict(const Batch& batch, std::span<float> out) {
+void GraphNetwork::predict(const Execution& on, const Batch& batch, std::span<float> out) {
   pending_ = nullptr;
-  Plan& plan = get_plan(batch.rows, Purpose::kPredict);
+  Plan& plan = plan_for(on.stream, batch.rows, Purpose::kPredict);
   set_inputs(plan, batch);
-  plan.run_forward({.stream = *stream_, .scratch = scratch_.data(), .state = &state_});
+  plan.run_forward({.stream = on.stream, .scratch = scratch_.data(), .state = on.state});
   const Tensor& result = plan.values[static_cast<size_t>(plan.output)].tensor;
   RONDO_CHECK(static_cast<int64_t>(out.size()) == result.desc.elements());
-  stream_->copy(out.data(), result.data, result.bytes());
-  stream_->synchronize();
+  on.stream.copy(out.data(), result.data, result.bytes());
 }
 
 void allocate_gradients(Network& network, Device& device) {

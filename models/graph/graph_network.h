@@ -39,14 +39,16 @@ class GraphNetwork final : public Network {
   const ParameterList& parameters() override;
   const std::vector<std::string>& metric_names() override { return metric_names_; }
   void prepare(int64_t rows, Mode mode) override;
-  void forward(const Batch& batch, Mode mode, const StepState& state, std::span<double> sums) override;
-  void backward(GradSink& sink) override;
-  void predict(const Batch& batch, std::span<float> out) override;
+  void forward(const Execution& on, const Batch& batch, Mode mode, std::span<double> sums) override;
+  void backward(const Execution& on, GradSink& sink) override;
+  void predict(const Execution& on, const Batch& batch, std::span<float> out) override;
   Shape output_shape() const override;
 
   KernelBackend& backend() const { return backend_; }
+  // For programs without a stream of their own.
   Stream& stream() const { return *stream_; }
-  // Made when it is not there yet. A measurement may wrap the functions of its steps.
+  // Made when it is not there yet, while no pass is underway. A measurement may wrap the functions of its
+  // steps.
   Plan& plan(int64_t rows, Purpose purpose);
   // The memory of all plans; replaced by a larger one when a plan needs it.
   const Buffer& arena() const { return arena_; }
@@ -54,6 +56,8 @@ class GraphNetwork final : public Network {
 
  private:
   Plan& get_plan(int64_t rows, Purpose purpose);
+  // The plan for a pass on this stream, which is waited for if the plan has yet to be made.
+  Plan& plan_for(Stream& stream, int64_t rows, Purpose purpose);
   void reserve(const Plan& plan);
   void set_inputs(Plan& plan, const Batch& batch) const;
 
@@ -65,8 +69,7 @@ class GraphNetwork final : public Network {
   std::map<std::pair<int64_t, Purpose>, std::unique_ptr<Plan>> plans_;
   Buffer arena_;
   Buffer scratch_;
-  Buffer sums_;
-  StepState state_;          // of the last training forward
+  double* sums_ = nullptr;   // where the pass being queued writes loss and metrics
   Plan* pending_ = nullptr;  // whose backward is due
 };
 

@@ -2,6 +2,7 @@
 
 #include "models/graph/layer.h"
 #include "runtime/base/error.h"
+#include "runtime/device/allocate_for.h"
 #include "runtime/kernels/backend.h"
 #include "runtime/kernels/elementwise.h"
 
@@ -26,7 +27,8 @@ void put_on_device(Weight& weight, const TensorDesc& desc, KernelBackend& backen
   Parameter& parameter = weight.parameter;
   RONDO_CHECK(desc.shape == parameter.desc.shape && desc.dtype == DType::kF32);
   parameter.desc = desc;
-  parameter.value_storage = backend.device().allocate(desc.bytes());
+  parameter.value_storage =
+      allocate_for(backend.device(), desc.bytes(), fmt::format("weight {}", parameter.name));
   parameter.value = {.desc = desc, .data = parameter.value_storage.data()};
   write_canonical(weight.host, parameter.value, backend, stream);
   weight.host = {};

@@ -63,7 +63,7 @@ class Loader::Impl {
   const Sampler& sampler() const { return sampler_; }
   void start(int64_t epoch, int64_t first_step, int64_t steps);
   const LoadedBatch* next();
-  void release();
+  void release() { free_down_to(0); }
   void stop();
   double wait_seconds() const { return wait_seconds_; }
 
@@ -78,6 +78,7 @@ class Loader::Impl {
 
   void make_slots(const LoaderOptions& options);
   void stop_workers();
+  void free_down_to(int64_t held);
   Slot& slot(int64_t number) { return slots_[static_cast<size_t>(number) % slots_.size()]; }
   bool can_take() const { return taken_ < steps_ && taken_ < freed_ + static_cast<int64_t>(slots_.size()); }
   void work();
@@ -88,7 +89,7 @@ class Loader::Impl {
   Sampler sampler_;  // changed only between runs, when no reader is active
   std::vector<Slot> slots_;
   double wait_seconds_ = 0.0;
-  bool holding_ = false;  // the caller has the batch given_ - 1
+  const int keep_;
   bool failed_ = false;
 
   std::mutex mutex_;
@@ -106,13 +107,14 @@ class Loader::Impl {
 };
 
 Loader::Impl::Impl(std::shared_ptr<const Source> source, Sampler sampler, const LoaderOptions& options)
-    : source_(std::move(source)), sampler_(std::move(sampler)) {
+    : source_(std::move(source)), sampler_(std::move(sampler)), keep_(options.keep) {
   require(sampler_.options().size == source_->size(), "the sampler draws from {} samples, but {} has {}",
           sampler_.options().size, source_->name(), source_->size());
   require(options.workers >= 0 && options.workers <= 1024, "{} loader workers; give 0 to 1024",
           options.workers);
-  require(options.slots >= (options.workers > 0 ? 2 : 1), "{} loader slots; give at least {}", options.slots,
-          options.workers > 0 ? 2 : 1);
+  require(options.keep >= 0, "{} batches cannot be kept", options.keep);
+  const int least = options.keep + (options.workers > 0 ? 2 : 1);
+  require(options.slots >= least, "{} loader slots; give at least {}", options.slots, least);
   make_slots(options);
   workers_.reserve(static_cast<size_t>(options.workers));
   try {
@@ -180,12 +182,11 @@ void Loader::Impl::stop() {
     s.filled = false;
     s.error = nullptr;
   }
-  holding_ = false;
   failed_ = false;
 }
 
 const LoadedBatch* Loader::Impl::next() {
-  release();
+  free_down_to(keep_);
   require(!failed_, "this loader failed before; call start() to go on");
   if (given_ == steps_) return nullptr;
   const auto begin = std::chrono::steady_clock::now();
@@ -204,19 +205,17 @@ const LoadedBatch* Loader::Impl::next() {
     std::rethrow_exception(error);
   }
   ++given_;
-  holding_ = true;
   return &s.batch;
 }
 
-void Loader::Impl::release() {
-  if (!holding_) return;
-  holding_ = false;
+// Batches freed_ to given_ - 1 are the caller's.
+void Loader::Impl::free_down_to(int64_t held) {
+  if (given_ - freed_ <= held) return;
   {
     std::lock_guard lock(mutex_);
-    slot(freed_).filled = false;
-    ++freed_;
+    for (; given_ - freed_ > held; ++freed_) slot(freed_).filled = false;
   }
-  can_read_.notify_one();
+  held == keep_ ? can_read_.notify_one() : can_read_.notify_all();
 }
 
 void Loader::Impl::work() {

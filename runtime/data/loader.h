@@ -16,13 +16,14 @@ class Source;
 
 struct LoaderOptions {
   int workers = 1;  // threads that read ahead; 0: read in the thread that asks
-  int slots = 3;    // batches in memory, the one in use included; with workers at least 2, to read ahead
+  int slots = 3;    // batches in memory, those in use included; with workers at least one more, to read ahead
+  int keep = 0;  // batches before the last one given that stay valid as well, while they are being uploaded
   // Host memory for the slots, e.g. pinned for uploads; empty: ordinary memory.
   std::function<Buffer(int64_t bytes)> allocate = {};
 };
 
-// One rank's sub-batch, in host memory that stays valid until the next call of next(), release(), start() or
-// stop().
+// One rank's sub-batch, in host memory that stays valid until next() has been called 1 + keep times, or until
+// release(), start() or stop().
 struct LoadedBatch {
   int64_t epoch = 0;
   int64_t step = 0;
@@ -49,11 +50,12 @@ class Loader {
   // Begins to read steps first_step .. first_step + steps - 1 of an epoch; steps < 0: up to its end. What was
   // being read before is dropped. Throws InvalidArgument for steps that the epoch does not have.
   void start(int64_t epoch, int64_t first_step = 0, int64_t steps = -1);
-  // The next sub-batch, or nullptr when all were given. An empty share is a batch of 0 rows. Frees the
-  // previous batch's slot. Blocks until the batch is there. Throws what the source threw while reading it,
-  // with the sample's index in the text and the type kept if it is one of error.h; then only start() goes on.
+  // The next sub-batch, or nullptr when all were given. An empty share is a batch of 0 rows. Frees the slots
+  // of all previous batches but the last `keep`. Blocks until the batch is there. Throws what the source
+  // threw while reading it, with the sample's index in the text and the type kept if it is one of error.h;
+  // then only start() goes on.
   const LoadedBatch* next();
-  // Frees the current batch's slot before the next one is asked for, e.g. once it was uploaded.
+  // Frees the slots of all batches given.
   void release();
   // Drops what is being read; next() then returns nullptr until start().
   void stop();

@@ -7,6 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/stopwatch.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/device/allocate_for.h"
 
 namespace rondo {
 
@@ -35,15 +36,16 @@ struct GradSync::State {
   struct BucketState {
     float* weights = nullptr;
     float* gradients = nullptr;
-    int64_t missing = 0;  // parameters that are not ready yet
+    int64_t missing = 0;           // parameters that are not ready yet
+    std::unique_ptr<Event> final;  // its gradients are, on the compute stream
     Work work;
   };
 
   explicit State(Communicator& communicator) : comm(communicator) {}
 
   Communicator& comm;
-  std::unique_ptr<Stream> stream;
-  Buffer weights;  // of all buckets
+  Stream* compute = nullptr;  // of the step
+  Buffer weights;             // of all buckets
   Buffer gradients;
   std::vector<BucketState> buckets;
   std::unordered_map<const Parameter*, Entry> entries;
@@ -82,8 +84,9 @@ GradSync::GradSync(Communicator& comm, Device& device, const ParameterList& para
     weights += bucket.count;
     gradients += bucket.count + bucket.tail;
   }
-  state.stream = device.make_stream();
-  state.weights = device.allocate(std::max<int64_t>(weights, 1) * kFloat);
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  state.weights =
+      allocate_for(device, std::max<int64_t>(weights, 1) * kFloat, "the weights in their buckets");
   state.gradients = comm.allocate(std::max<int64_t>(gradients, 1) * kFloat);
 
   // Only the last bucket has a tail, so weights and gradients start at the same offsets.
@@ -93,13 +96,14 @@ GradSync::GradSync(Communicator& comm, Device& device, const ParameterList& para
     auto& placed = state.buckets.emplace_back();
     placed.weights = state.weights.as<float>() + start;
     placed.gradients = state.gradients.as<float>() + start;
+    placed.final = device.make_event();
     for (const BucketSlot& slot : bucket.slots) {
       Parameter& parameter = *order[static_cast<size_t>(slot.parameter)];
       float* value = placed.weights + slot.offset;
-      if (slot.count > 0) state.stream->copy(value, parameter.value.data, slot.count * kFloat);
+      if (slot.count > 0) stream->copy(value, parameter.value.data, slot.count * kFloat);
       parameter.value = {parameter.desc, value};
       parameter.grad = {parameter.desc, placed.gradients + slot.offset};
-      state.stream->synchronize();  // before the old values go
+      stream->synchronize();  // before the old values go
       parameter.value_storage = state.weights;
       parameter.grad_storage = state.gradients;
       state.entries[&parameter] = {.bucket = index, .parameter = &parameter};
@@ -111,13 +115,14 @@ GradSync::GradSync(Communicator& comm, Device& device, const ParameterList& para
 
 GradSync::~GradSync() = default;
 
-void GradSync::begin() {
+void GradSync::begin(Stream& compute) {
   State& state = *state_;
   if (state.waited != buckets()) {
     raise<InternalError>("a step begins, but bucket {} of {} of the step before was not waited for",
                          state.waited, buckets());
   }
   ++state.step;
+  state.compute = &compute;
   state.launched = state.waited = 0;
   for (size_t b = 0; b < plan_.size(); ++b) {
     state.buckets[b].missing = static_cast<int64_t>(plan_[b].slots.size());
@@ -158,10 +163,9 @@ void GradSync::contribute_zeros() {
     entry.ready_in = state.step;
   }
   for (size_t b = 0; b < plan_.size(); ++b) {
-    state.stream->fill_zero(state.buckets[b].gradients, plan_[b].count * kFloat);
+    state.compute->fill_zero(state.buckets[b].gradients, plan_[b].count * kFloat);
     state.buckets[b].missing = 0;
   }
-  state.stream->synchronize();
   const Timed timed(state.seconds);
   launch_full_buckets();
 }
@@ -171,7 +175,9 @@ void GradSync::launch_full_buckets() {
   while (state.launched < buckets() && state.buckets[static_cast<size_t>(state.launched)].missing == 0) {
     const auto b = static_cast<size_t>(state.launched);
     const Span span{state.buckets[b].gradients, plan_[b].count + plan_[b].tail, DType::kF32};
-    state.buckets[b].work = state.comm.all_reduce(span, span, ReduceOp::kSum, {.label = "gradients"});
+    state.compute->record(*state.buckets[b].final);
+    state.buckets[b].work = state.comm.all_reduce(
+        span, span, ReduceOp::kSum, {.after = state.buckets[b].final.get(), .label = "gradients"});
     ++state.launched;
   }
 }
@@ -194,7 +200,8 @@ BucketSpan GradSync::wait(int bucket) {
   }
   const Timed timed(state.seconds);
   launch_full_buckets();  // a bucket without parameters is launched by nobody else
-  waited.work.wait();
+  waited.work.order_before(*state.compute);
+  waited.work = {};
   ++state.waited;
   return this->bucket(bucket);
 }

@@ -1,6 +1,6 @@
 // GradSync: sums gradients over ranks, bucket by bucket, while backward is still running.
 //
-//   sync.begin();                                 // a step starts
+//   sync.begin(stream);                           // a step starts
 //   fill(sync.tail());                            // loss, metrics, votes: before backward
 //   network.backward(sync);                       // calls ready(parameter): full buckets are launched
 //   for (int b = 0; b < sync.buckets(); ++b) {
@@ -8,6 +8,10 @@
 //     optimizer.update(b, span);
 //   }
 //   read(sync.tail());                            // summed over ranks
+//
+// All of this is work on `stream`, the compute stream, where the device works by itself: a bucket is launched
+// behind what the stream was given until its last ready(), wait() makes the stream wait and not the host, and
+// the spans are memory that only work on the stream may touch.
 //
 // Gradients must already be scaled by 1 / global batch: the sum over ranks then is what one rank would have
 // had. Buckets are launched in plan order whatever the order of ready(), so all ranks issue the same
@@ -27,7 +31,8 @@ namespace rondo {
 
 class Communicator;
 
-// One bucket's weights and gradients: contiguous, in the same order, gaps included (zero in both).
+// One bucket's weights and gradients: contiguous, in the same order, gaps included (zero in both). Memory of
+// the device.
 struct BucketSpan {
   std::span<float> weights;
   std::span<const float> gradients;
@@ -49,8 +54,9 @@ class GradSync final : public GradSink {
   static std::vector<Bucket> plan_for(const ParameterList& parameters, int64_t tail,
                                       const BucketOptions& options = {});
 
-  // Starts a step. Throws InternalError unless every bucket of the step before was waited for.
-  void begin();
+  // Starts a step whose work is queued on `compute`, a stream of the device that outlives the step. Throws
+  // InternalError unless every bucket of the step before was waited for.
+  void begin(Stream& compute);
   // This rank's extra values until the last bucket is launched, the sums over ranks after it was waited for.
   std::span<float> tail();
   // Throws InternalError when the parameter is unknown or was ready already in this step.
@@ -60,8 +66,9 @@ class GradSync final : public GradSink {
   void contribute_zeros();
 
   int buckets() const { return static_cast<int>(plan_.size()); }
-  // Blocks until the bucket is summed. Throws InternalError when a parameter of it is not ready or when
-  // buckets are not waited for in order, and the communicator's errors.
+  // Orders the compute stream behind the bucket's sum; on hosts that blocks until it is summed. Throws
+  // InternalError when a parameter of it is not ready or when buckets are not waited for in order, and the
+  // communicator's errors.
   BucketSpan wait(int bucket);
   // The bucket without waiting: for what comes after it was waited for.
   BucketSpan bucket(int bucket) const;

@@ -4,8 +4,10 @@
 #include <cmath>
 
 #include "runtime/base/error.h"
+#include "runtime/device/allocate_for.h"
 #include "runtime/device/device.h"
 #include "runtime/kernels/backend.h"
+#include "runtime/kernels/step.h"
 #include "runtime/kernels/update.h"
 #include "runtime/optim/optimizer_config.h"
 
@@ -28,20 +30,31 @@ struct Optimizer::State {
   Schedule schedule;  // the configuration's, with its length filled in
   std::unique_ptr<UpdateKernel> update;
   std::unique_ptr<SquareSumKernel> square_sum;
-  Buffer sum;  // one float64 on the device
+  std::unique_ptr<ClipKernel> clip;  // none without a limit
+  Buffer squares = {};               // on the device: the norm, then each span's sum of squares
   int slots = 0;
   std::vector<BoundSpan> spans = {};
+
+  const BoundSpan& bound(int span, size_t count) const {
+    require(span >= 0 && span < static_cast<int>(spans.size()), "span {} is not bound; {} spans are", span,
+            spans.size());
+    const BoundSpan& found = spans[static_cast<size_t>(span)];
+    require(found.count == static_cast<int64_t>(count),
+            "span {} is bound to {} elements, but {} gradients were given", span, found.count, count);
+    return found;
+  }
 };
 
 Optimizer::Optimizer(const OptimizerConfig& config, KernelBackend& backend) {
   check_config(config);
   const UpdateSpec spec = update_spec(config);
+  const double limit = clipping_of(config).global_clipnorm;
   state_.reset(new State{.device = backend.device(),
                          .config = config,
                          .schedule = schedule_of(config),
                          .update = backend.update(spec),
                          .square_sum = backend.square_sum(),
-                         .sum = backend.device().allocate(sizeof(double)),
+                         .clip = limit > 0.0 ? backend.clip(limit) : nullptr,
                          .slots = slot_count(spec)});
 }
 
@@ -54,10 +67,12 @@ void Optimizer::bind(std::span<const int64_t> counts) {
     span.count = count;
     if (state_->slots == 0 || count == 0) continue;
     const int64_t stride = (count + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
-    span.memory = state_->device.allocate(state_->slots * stride * static_cast<int64_t>(sizeof(float)));
+    span.memory = allocate_for(state_->device, state_->slots * stride * static_cast<int64_t>(sizeof(float)),
+                               "the optimizer's state");
     for (int slot = 0; slot < state_->slots; ++slot)
       span.slots[slot] = span.memory.as<float>() + slot * stride;
   }
+  state_->squares = state_->device.allocate(static_cast<int64_t>((1 + spans.size()) * sizeof(double)));
   state_->spans = std::move(spans);
 }
 
@@ -68,32 +83,30 @@ void Optimizer::begin_step(StepState& state) const {
 }
 
 bool Optimizer::needs_norm() const {
-  return clipping_of(state_->config).global_clipnorm > 0.0;
+  return state_->clip != nullptr;
 }
 
-float Optimizer::clip_factor(double square_sum) const {
-  const double limit = clipping_of(state_->config).global_clipnorm;
-  if (limit == 0.0) return 1.0f;
-  return static_cast<float>(limit / std::max(std::sqrt(square_sum), limit));  // a NaN stays one
-}
-
-double Optimizer::square_sum(const Execution& on, std::span<const float> gradients) {
+void Optimizer::add_squares(const Execution& on, int span, std::span<const float> gradients) {
+  state_->bound(span, gradients.size());
   state_->square_sum->run(on, gradients.data(), static_cast<int64_t>(gradients.size()),
-                          state_->sum.as<double>());
-  double sum = 0.0;
-  on.stream.copy(&sum, state_->sum.data(), sizeof sum);
-  on.stream.synchronize();
-  return sum;
+                          state_->squares.as<double>() + 1 + span);
+}
+
+void Optimizer::clip(const Execution& on, StepState* state) {
+  RONDO_CHECK(needs_norm());
+  state_->clip->run(on, state_->squares.as<double>() + 1, static_cast<int64_t>(state_->spans.size()), state,
+                    state_->squares.as<double>());
+}
+
+const double* Optimizer::norm() const {
+  return state_->squares.as<double>();
 }
 
 void Optimizer::update(const Execution& on, int span, std::span<float> weights,
                        std::span<const float> gradients) {
-  require(span >= 0 && span < static_cast<int>(state_->spans.size()), "span {} is not bound; {} spans are",
-          span, state_->spans.size());
-  const BoundSpan& bound = state_->spans[static_cast<size_t>(span)];
-  require(static_cast<int64_t>(weights.size()) == bound.count && gradients.size() == weights.size(),
-          "span {} is bound to {} elements, but {} weights and {} gradients were given", span, bound.count,
-          weights.size(), gradients.size());
+  const BoundSpan& bound = state_->bound(span, gradients.size());
+  require(weights.size() == gradients.size(), "span {} has {} gradients, but {} weights were given", span,
+          gradients.size(), weights.size());
   if (bound.count == 0) return;
   state_->update->run(on, {.weights = weights.data(),
                            .gradients = gradients.data(),

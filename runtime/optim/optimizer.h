@@ -72,11 +72,14 @@ class Optimizer {
   // Fills learning_rate, update and gradient_scale = 1 of the step numbered state.step. Throws
   // InvalidArgument for a cosine schedule whose length nobody gave.
   void begin_step(StepState& state) const;
-  // Global-norm clipping: whether it is on, and the factor for all gradients from the sum of their squares.
+  // Global-norm clipping: whether it is on. It then needs the squares of all spans, once a step, and clip().
   bool needs_norm() const;
-  float clip_factor(double square_sum) const;
-  // Blocks until the sum is known.
-  double square_sum(const Execution& on, std::span<const float> gradients);
+  void add_squares(const Execution& on, int span, std::span<const float> gradients);
+  // Scales `state`, which on.state of the updates points to, by the factor for all gradients. Queued as
+  // everything else: the host learns nothing.
+  void clip(const Execution& on, StepState* state);
+  // The norm before clipping, written by clip(): one float64 on the device.
+  const double* norm() const;
   // One pass over the span; both have the bound number of elements, else InvalidArgument is thrown. The
   // step's learning rate and scale come from on.state.
   void update(const Execution& on, int span, std::span<float> weights, std::span<const float> gradients);

@@ -54,6 +54,7 @@ struct Usage {
   double communication_seconds = 0.0;  // blocked on other ranks
   double input_seconds = 0.0;          // blocked on the loader
   int64_t peak_memory_bytes = 0;       // resident, of the process
+  int64_t peak_device_bytes = 0;       // in buffers of the device, where it is not the host's memory
 };
 
 struct EndReport {
@@ -71,8 +72,10 @@ enum class Decision : uint8_t { kContinue, kStop };
 
 // One object per rank. Callbacks that decide run on every rank; those that only watch (print, log) may be
 // given to one rank. When any rank's callback says kStop, all ranks stop together: at the end of the next
-// step for step decisions, after the epoch for epoch decisions. An exception ends the run on all ranks; its
-// text then names the callback.
+// step for step decisions, after the epoch for epoch decisions. On devices that work by themselves, steps are
+// reported while the next ones are already queued, and those are finished and reported too: a few more steps
+// pass, the same number on every rank. An exception ends the run on all ranks; its text then names the
+// callback.
 class Callback {
  public:
   virtual ~Callback() = default;

@@ -26,37 +26,40 @@ SamplerOptions in_order(const Communicator& comm, const Source& source, int64_t 
           .world = comm.size()};
 }
 
-void assign(Batch& batch, const LoadedBatch& loaded) {
-  batch.rows = loaded.share.rows;
-  batch.inputs.resize(1);
-  batch.inputs[0] = loaded.input;
-  batch.label = loaded.labels;
-}
-
 Evaluation::Evaluation(TrainerState& state, const Source& source, int64_t batch_size, int workers)
     : state_(state),
       source_(source),
-      batches_(source, in_order(state.comm, source, batch_size), workers),
-      sums_(1 + state.metric_count()),
-      total_(sums_.size() + 1),
-      means_(sums_.size()) {
+      values_(1 + state.metric_count()),
+      batches_(source, in_order(state.comm, source, batch_size), workers, state.device()),
+      sums_(state.device().allocate(static_cast<int64_t>(values_ * sizeof(double)))),
+      results_(state.device(), sums_.bytes(), state.run_ahead() + 1),
+      total_(values_ + 1),
+      means_(values_),
+      quiet_(*state.stream) {
   prepare_shares(state.network, in_order(state.comm, source, batch_size), Mode::kInference);
 }
 
 const std::vector<double>& Evaluation::run() {
+  Stream& stream = *state_.stream;
+  const Execution on{.stream = stream};
+  const ReadBack::Piece sums[] = {{.data = sums_.data(), .bytes = sums_.bytes()}};
   std::fill(total_.begin(), total_.end(), 0.0);
   batches_.seek(0);
   for (int64_t step = 0; step < batches_.batches_per_pass(); ++step) {
-    assign(batch_, batches_.next());
-    if (batch_.rows == 0) continue;
-    state_.network.forward(batch_, Mode::kInference, StepState{}, sums_);
-    for (size_t i = 0; i < sums_.size(); ++i) total_[i] += sums_[i];
-    total_.back() += static_cast<double>(batch_.rows);
+    const DeviceBatch& input = batches_.next(stream);
+    if (input.batch.rows > 0) {
+      state_.network.forward(on, input.batch, Mode::kInference, {sums_.as<double>(), values_});
+      results_.send(stream, sums);
+      total_.back() += static_cast<double>(input.batch.rows);
+    }
+    batches_.done(stream);
+    if (results_.underway() > state_.run_ahead()) add_oldest();
   }
+  while (results_.underway() > 0) add_oldest();
 
   const Timed timed(state_.collective_seconds);
   const Span span = span_of(std::span(total_));
-  state_.comm.all_reduce(span, span, ReduceOp::kSum, {.label = "evaluation"}).wait();
+  state_.comm.host().all_reduce(span, span, ReduceOp::kSum, {.label = "evaluation"}).wait();
   const auto samples = static_cast<int64_t>(total_.back());
   if (samples != source_.size()) {
     raise<InternalError>("the ranks evaluated {} samples of {}, which has {}", samples, source_.name(),
@@ -64,6 +67,11 @@ const std::vector<double>& Evaluation::run() {
   }
   for (size_t i = 0; i < means_.size(); ++i) means_[i] = total_[i] / total_.back();
   return means_;
+}
+
+void Evaluation::add_oldest() {
+  const auto* sums = reinterpret_cast<const double*>(results_.receive());
+  for (size_t i = 0; i < values_; ++i) total_[i] += sums[i];
 }
 
 }  // namespace rondo

@@ -2,8 +2,10 @@
 
 #include <vector>
 
+#include "runtime/device/quiet_at_end.h"
 #include "runtime/train/batch_stream.h"
 #include "runtime/train/network.h"
+#include "runtime/train/read_back.h"
 #include "runtime/train/trainer_state.h"
 
 namespace rondo {
@@ -16,7 +18,7 @@ SamplerOptions in_order(const Communicator& comm, const Source& source, int64_t 
 // A forward pass over one data set, prepared once and run after every epoch.
 class Evaluation {
  public:
-  // Local: makes the loader and prepares the network.
+  // Local: makes the loader and prepares the network, through which no pass may be underway.
   Evaluation(TrainerState& state, const Source& source, int64_t batch_size, int workers);
 
   // Collective. Means over all samples, each counted once: loss, then metrics.
@@ -25,16 +27,17 @@ class Evaluation {
   double wait_seconds() const { return batches_.wait_seconds(); }
 
  private:
+  void add_oldest();
+
   TrainerState& state_;
   const Source& source_;
+  const size_t values_;  // loss and metrics
   BatchStream batches_;
-  Batch batch_;
-  std::vector<double> sums_;   // of one batch
+  Buffer sums_;                // of one batch, on the device
+  ReadBack results_;           // the same on the host
   std::vector<double> total_;  // of all, and behind them the number of samples
   std::vector<double> means_;
+  QuietAtEnd quiet_;
 };
-
-// Points `batch` at the loaded rows: on hosts they are used where they lie.
-void assign(Batch& batch, const LoadedBatch& loaded);
 
 }  // namespace rondo

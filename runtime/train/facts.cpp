@@ -30,12 +30,19 @@ std::vector<Fact> trainer_facts(const ParameterList& parameters, const std::vect
   return facts;
 }
 
-Fact value_fact(const ParameterList& parameters) {
+Fact value_fact(const ParameterList& parameters, Stream& stream) {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(), &XXH3_freeState);
   RONDO_CHECK(hash != nullptr);
   XXH3_64bits_reset(hash.get());
+  const bool here = stream.device().host_accessible();
+  std::vector<std::byte> copy;
   for (const Parameter* p : parameters) {
-    XXH3_64bits_update(hash.get(), p->value.data, static_cast<size_t>(p->desc.bytes()));
+    if (!here) {
+      copy.resize(static_cast<size_t>(p->desc.bytes()));
+      stream.copy(copy.data(), p->value.data, p->desc.bytes());
+      stream.synchronize();
+    }
+    XXH3_64bits_update(hash.get(), here ? p->value.data : copy.data(), static_cast<size_t>(p->desc.bytes()));
   }
   return {"parameter values", fmt::format("{:016x}", XXH3_64bits_digest(hash.get()))};
 }

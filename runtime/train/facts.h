@@ -16,8 +16,8 @@ namespace rondo {
 // Version, optimizer, buckets, and each parameter's name, shape, type and layout.
 std::vector<Fact> trainer_facts(const ParameterList& parameters, const std::vector<std::string>& value_names,
                                 const TrainerOptions& options, std::span<const Bucket> plan);
-// The values of all parameters.
-Fact value_fact(const ParameterList& parameters);
+// The values of all parameters, as the stream finds them.
+Fact value_fact(const ParameterList& parameters, Stream& stream);
 // What describes a data set; reads it as far as its digest does.
 void add_data_facts(std::vector<Fact>& facts, const std::string& what, const Source& data);
 std::vector<Fact> fit_facts(const Source& data, const FitOptions& options);

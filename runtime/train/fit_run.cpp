@@ -8,6 +8,8 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/source.h"
+#include "runtime/kernels/backend.h"
+#include "runtime/kernels/step.h"
 #include "runtime/train/reports.h"
 
 namespace rondo {
@@ -23,18 +25,31 @@ SamplerOptions training_order(const Communicator& comm, const Source& data, cons
           .world = comm.size()};
 }
 
+// What a step sends to the host: the gradients' norm, and behind it the tail of the last bucket.
+int64_t result_bytes(size_t values) {
+  return static_cast<int64_t>(sizeof(double) + (values + 1) * sizeof(float));
+}
+
 }  // namespace
+
+FitRun::~FitRun() = default;
 
 FitRun::FitRun(TrainerState& state, const Source& data, const FitOptions& options)
     : state_(state),
       options_(options),
       names_(value_names(state.network)),
-      input_(data, training_order(state.comm, data, options), options.loader_threads),
+      input_(data, training_order(state.comm, data, options), options.loader_threads, state.device()),
       callbacks_(options.callbacks),
+      states_(state.device(), state.run_ahead() + 1),
+      device_sums_(state.device().allocate(static_cast<int64_t>(names_.size() * sizeof(double)))),
+      tail_(state.backend.tail()),
+      queue_(static_cast<size_t>(state.run_ahead() + 1)),
+      results_(state.device(), result_bytes(names_.size()), state.run_ahead() + 1),
       sums_(names_.size()),
       means_(names_.size()),
       epoch_sums_(names_.size()),
-      epoch_means_(names_.size()) {
+      epoch_means_(names_.size()),
+      quiet_(*state.stream) {
   prepare_shares(state.network, training_order(state.comm, data, options), Mode::kTraining);
   if (options.validation != nullptr) {
     const int64_t batch =
@@ -89,13 +104,18 @@ void FitRun::epoch() {
   epoch_samples_ = 0;
   std::fill(epoch_sums_.begin(), epoch_sums_.end(), 0.0);
   callbacks_.epoch_begin(epoch_);
-  for (step_ = 0; step_ < run_.steps_per_epoch && !stopping_; ++step_) {
+  reported_ = 0;
+  for (step_ = 0; step_ < run_.steps_per_epoch && !stopping_;) {
+    at_step_ = step_;
     {
       const Timed timed(busy_seconds_);
-      step();
+      queue_step();
     }
-    callbacks_.step_end(report_);
+    ++step_;
+    if (results_.underway() > state_.run_ahead()) report_oldest();
   }
+  while (results_.underway() > 0) report_oldest();
+  at_step_ = step_;
   const double seconds = epoch_watch_.seconds();
   if (!stopping_ && epoch_ + 1 < options_.epochs) input_.read_ahead();
 
@@ -130,7 +150,7 @@ bool FitRun::agree_to_stop() {
   const Timed timed(state_.collective_seconds);
   int32_t votes = callbacks_.wants_stop() ? 1 : 0;
   const Span span = span_of(std::span(&votes, 1));
-  state_.comm.all_reduce(span, span, ReduceOp::kSum, {.label = "votes to stop"}).wait();
+  state_.comm.host().all_reduce(span, span, ReduceOp::kSum, {.label = "votes to stop"}).wait();
   return votes > 0;
 }
 
@@ -168,12 +188,13 @@ Usage FitRun::usage() const {
   usage.input_seconds = input_.wait_seconds() + (validation_ ? validation_->wait_seconds() : 0.0);
   usage.compute_seconds = std::max(0.0, busy_seconds_ - usage.communication_seconds - usage.input_seconds);
   usage.peak_memory_bytes = peak_memory_bytes();
+  if (!state_.device().host_accessible()) usage.peak_device_bytes = state_.device().memory().peak;
   return usage;
 }
 
 std::string FitRun::where() const {
   return fmt::format("epoch {}/{}, step {}/{}: ", epoch_ + 1, options_.epochs,
-                     std::min(step_ + 1, run_.steps_per_epoch), run_.steps_per_epoch);
+                     std::min(at_step_ + 1, run_.steps_per_epoch), run_.steps_per_epoch);
 }
 
 }  // namespace rondo

@@ -1,21 +1,33 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "runtime/base/stopwatch.h"
+#include "runtime/device/quiet_at_end.h"
 #include "runtime/train/batch_stream.h"
 #include "runtime/train/callback_list.h"
 #include "runtime/train/evaluation.h"
+#include "runtime/train/read_back.h"
+#include "runtime/train/state_upload.h"
 #include "runtime/train/trainer_state.h"
 
 namespace rondo {
 
+class TailKernel;
+
 // One call of Trainer::fit.
+//
+// A step is queued (queue_step) and, when the device has worked it off, reported (report_oldest). On hosts
+// the one follows the other. On other devices TrainerState::run_ahead() steps are queued behind the one that
+// is waited for; what must be equal on all ranks depends on the order of these calls only, never on how far a
+// device is.
 class FitRun {
  public:
   // Local: makes the loaders and prepares the network for every batch of the run.
   FitRun(TrainerState& state, const Source& data, const FitOptions& options);
+  ~FitRun();
 
   // Collective.
   History run();
@@ -23,12 +35,13 @@ class FitRun {
  private:
   void train();
   void epoch();
-  void step();
+  void queue_step();
   void begin_step(const Share& share);
-  void write_tail();
-  void update_weights();
-  void read_tail();
-  void finish_step(const Share& share);
+  void update_weights(const Execution& on);
+  void send_results();
+  void report_oldest();
+  void read_results();
+  void count(const Share& share);
 
   EpochReport finish_epoch(double seconds);
   void merge_statistics();
@@ -47,18 +60,33 @@ class FitRun {
   CallbackList callbacks_;
   RunReport run_;
 
-  // The step in hand.
-  Batch batch_;
+  // The step being queued.
   StepState step_state_;
+  StateUpload states_;
+  Buffer device_sums_;  // of this rank's rows
+  std::unique_ptr<TailKernel> tail_;
+
+  // Steps that were queued and not reported yet, oldest first from queued_ - results_.underway().
+  struct Queued {
+    Share share;
+    double learning_rate = 0.0;
+  };
+  std::vector<Queued> queue_;  // by number of the step in the run, cyclic
+  int64_t queued_ = 0;
+  ReadBack results_;
+
+  // The step being reported.
   StepReport report_;
-  std::vector<double> sums_;   // of this rank's rows, then of all ranks'
+  std::vector<double> sums_;   // of all ranks' rows
   std::vector<double> means_;  // of the step
   bool stopping_ = false;      // a rank's vote has arrived
 
   // Since the epoch began.
   Stopwatch epoch_watch_;
   int64_t epoch_ = 0;
-  int64_t step_ = 0;
+  int64_t step_ = 0;      // the next to be queued
+  int64_t reported_ = 0;  // steps
+  int64_t at_step_ = 0;   // the step in hand, for messages
   int64_t epoch_samples_ = 0;
   std::vector<double> epoch_sums_;
   std::vector<double> epoch_means_;
@@ -70,6 +98,7 @@ class FitRun {
   double busy_seconds_ = 0.0;  // in steps, validation and agreement
   double collectives_before_ = 0.0;
   History history_;
+  QuietAtEnd quiet_;
 };
 
 }  // namespace rondo

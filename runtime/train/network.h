@@ -29,17 +29,21 @@ class Network {
   virtual const std::vector<std::string>& metric_names() = 0;
 
   // Makes everything ready for batches of `rows` in `mode`, so that steps allocate nothing. Slow at first,
-  // then free.
+  // then free. No pass may be underway.
   virtual void prepare(int64_t rows, Mode mode) = 0;
 
-  // Runs over the rows (never 0) and gives sums over them: sums[0] the loss, then each metric. The sums are
-  // valid on return. In training `state` keys dropout and scales gradients.
-  virtual void forward(const Batch& batch, Mode mode, const StepState& state, std::span<double> sums) = 0;
+  // Passes are work queued on on.stream; what they are given is memory of the device, but for the structs
+  // that describe it. All passes of a network go to one stream, or to several that are ordered by the caller.
+  //
+  // Runs over the rows (never 0) and writes sums over them: sums[0] the loss, then each metric. In training
+  // on.state keys dropout and scales gradients; `batch` itself stays until backward() has returned.
+  virtual void forward(const Execution& on, const Batch& batch, Mode mode, std::span<double> sums) = 0;
   // After a training forward: writes each trainable parameter's gradient (of the sum of the row losses, times
-  // state.inverse_batch) and tells the sink at once.
-  virtual void backward(GradSink& sink) = 0;
-  // Inference without labels: writes the output (rows, ...) in canonical order into `out`.
-  virtual void predict(const Batch& batch, std::span<float> out) = 0;
+  // state.inverse_batch) and tells the sink as soon as the work that makes it final is queued.
+  virtual void backward(const Execution& on, GradSink& sink) = 0;
+  // Inference without labels: writes the output (rows, ...) in canonical order into `out`, device memory or a
+  // place on the host that copies of the stream reach.
+  virtual void predict(const Execution& on, const Batch& batch, std::span<float> out) = 0;
   // Extents of the output behind the batch axis.
   virtual Shape output_shape() const = 0;
 };

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/device/device.h"
 #include "runtime/tensor/parameter.h"
 
 namespace rondo {
@@ -14,21 +15,24 @@ class Communicator;
 // trained on since the last merge.
 class ReplicaStatistics {
  public:
-  // The parameters that are not trainable; they must be float32.
-  ReplicaStatistics(Communicator& comm, const ParameterList& parameters);
+  // The parameters that are not trainable; they must be float32. Everything that writes them is queued on
+  // `stream`.
+  ReplicaStatistics(Communicator& comm, Stream& stream, const ParameterList& parameters);
 
   // A training step: this rank's rows and all ranks'.
   void saw(int64_t rows, int64_t global_rows) {
     rows_ += rows;
     global_rows_ += global_rows;
   }
-  // Collective. Costs nothing when no step came since the last merge.
+  // Collective. Waits for the stream. Costs nothing when no step came since the last merge.
   void merge();
 
  private:
   Communicator& comm_;
+  Stream& stream_;
   ParameterList parameters_;
-  std::vector<double> weighted_;  // all values, times this rank's weight
+  Buffer values_;                 // all of them, on their way between device and host
+  std::vector<double> weighted_;  // the same, times this rank's weight
   int64_t rows_ = 0;
   int64_t global_rows_ = 0;
 };

@@ -26,13 +26,18 @@ int64_t peak_memory_bytes() {
 }
 
 std::vector<Usage> gather_usage(Communicator& comm, const Usage& mine) {
-  constexpr size_t kFields = 5;
-  const double own[kFields] = {mine.seconds, mine.compute_seconds, mine.communication_seconds,
-                               mine.input_seconds, static_cast<double>(mine.peak_memory_bytes)};
+  constexpr size_t kFields = 6;
+  const double own[kFields] = {mine.seconds,
+                               mine.compute_seconds,
+                               mine.communication_seconds,
+                               mine.input_seconds,
+                               static_cast<double>(mine.peak_memory_bytes),
+                               static_cast<double>(mine.peak_device_bytes)};
   const auto ranks = static_cast<size_t>(comm.size());
   const std::vector<int64_t> counts(ranks, kFields);
   std::vector<double> all(ranks * kFields);
-  comm.all_gather_v(span_of(std::span<const double>(own)), span_of(std::span(all)), counts,
+  comm.host()
+      .all_gather_v(span_of(std::span<const double>(own)), span_of(std::span(all)), counts,
                     {.label = "usage"})
       .wait();
   std::vector<Usage> usages;
@@ -42,7 +47,8 @@ std::vector<Usage> gather_usage(Communicator& comm, const Usage& mine) {
                       .compute_seconds = of[1],
                       .communication_seconds = of[2],
                       .input_seconds = of[3],
-                      .peak_memory_bytes = static_cast<int64_t>(of[4])});
+                      .peak_memory_bytes = static_cast<int64_t>(of[4]),
+                      .peak_device_bytes = static_cast<int64_t>(of[5])});
   }
   return usages;
 }

@@ -4,6 +4,7 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/source.h"
+#include "runtime/device/quiet_at_end.h"
 #include "runtime/kernels/backend.h"
 #include "runtime/train/facts.h"
 #include "runtime/train/fit_run.h"
@@ -14,6 +15,16 @@ namespace rondo {
 
 size_t TrainerState::metric_count() const {
   return network.metric_names().size();
+}
+
+Device& TrainerState::device() const {
+  return backend.device();
+}
+
+// Two: while the host reads the results of a step and its callbacks run, the device has one to work on, and
+// the next is queued.
+int TrainerState::run_ahead() const {
+  return device().host_accessible() ? 0 : 2;
 }
 
 std::vector<std::string> value_names(Network& network) {
@@ -60,7 +71,7 @@ Trainer::Trainer(Communicator& comm, KernelBackend& backend, Network& network, c
     state.stream = backend.device().make_stream();
     state.optimizer = std::make_unique<Optimizer>(options.optimizer, backend);
     plan = GradSync::plan_for(parameters, tail, options.buckets);
-    state.statistics = std::make_unique<ReplicaStatistics>(comm, parameters);
+    state.statistics = std::make_unique<ReplicaStatistics>(comm, *state.stream, parameters);
   });
   agree_on(comm, trainer_facts(parameters, names, options, plan));
 
@@ -70,7 +81,7 @@ Trainer::Trainer(Communicator& comm, KernelBackend& backend, Network& network, c
   all_or_none(comm, "allocating the optimizer's state", [&] { state.optimizer->bind(counts); });
 
   broadcast_values(comm, parameters);
-  const Fact values[] = {value_fact(parameters)};
+  const Fact values[] = {value_fact(parameters, *state.stream)};
   agree_on(comm, values);
 }
 
@@ -113,45 +124,49 @@ Logs Trainer::evaluate(const Source& data, int64_t batch_size) {
 std::vector<float> Trainer::predict(const Source& data, int64_t batch_size) {
   Communicator& comm = state_->comm;
   Network& network = state_->network;
+  Stream& stream = *state_->stream;
   const SamplerOptions order = in_order(comm, data, batch_size);
   const int64_t per_row = network.output_shape().elements();
   std::vector<Fact> facts{{"batch_size", fmt::format("{}", batch_size)}};
   std::optional<BatchStream> batches;
   std::vector<float> outputs;
+  Buffer mine;  // this rank's rows of a batch
   all_or_none(comm, "preparing to predict", [&] {
     check_data("the data to predict", data, batch_size);
     add_data_facts(facts, "data to predict", data);
-    batches.emplace(data, order, 1);
+    batches.emplace(data, order, 1, state_->device());
     prepare_shares(network, order, Mode::kInference);
     outputs.resize(static_cast<size_t>(data.size() * per_row));
+    mine = state_->device().allocate_host(Sampler(order).max_rows() * per_row * dtype_size(DType::kF32));
   });
   agree_on(comm, facts);
 
   state_->statistics->merge();
+  const QuietAtEnd quiet(stream);
+  const auto run = [&] {
+    std::vector<int64_t> counts(static_cast<size_t>(comm.size()));
+    float* next = outputs.data();
+    batches->seek(0);
+    for (int64_t step = 0; step < batches->batches_per_pass(); ++step) {
+      const DeviceBatch& input = batches->next(stream);
+      const int64_t global_rows = input.share.global_rows;
+      const ConstSpan in{mine.data(), input.batch.rows * per_row, DType::kF32};
+      if (in.count > 0) {
+        network.predict({.stream = stream}, input.batch, {mine.as<float>(), static_cast<size_t>(in.count)});
+      }
+      batches->done(stream);
+      stream.synchronize();
+      // Ranks hold consecutive rows of the batch, so rank order is the order of the data.
+      for (int r = 0; r < comm.size(); ++r) {
+        counts[static_cast<size_t>(r)] = share_of(global_rows, r, comm.size()).rows * per_row;
+      }
+      const Span out{next, global_rows * per_row, DType::kF32};
+      comm.host().all_gather_v(in, out, counts, {.label = "predictions"}).wait();
+      next += out.count;
+    }
+  };
   tell_peers(
-      comm, [] { return "prediction: "; },
-      [&] {
-        std::vector<float> mine;
-        std::vector<int64_t> counts(static_cast<size_t>(comm.size()));
-        Batch batch;
-        float* next = outputs.data();
-        batches->seek(0);
-        for (int64_t step = 0; step < batches->batches_per_pass(); ++step) {
-          const LoadedBatch& loaded = batches->next();
-          const int64_t global_rows = loaded.share.global_rows;
-          assign(batch, loaded);
-          mine.resize(static_cast<size_t>(batch.rows * per_row));
-          if (batch.rows > 0) network.predict(batch, mine);
-          // Ranks hold consecutive rows of the batch, so rank order is the order of the data.
-          for (int r = 0; r < comm.size(); ++r) {
-            counts[static_cast<size_t>(r)] = share_of(global_rows, r, comm.size()).rows * per_row;
-          }
-          const Span out{next, global_rows * per_row, DType::kF32};
-          comm.all_gather_v(span_of(std::span<const float>(mine)), out, counts, {.label = "predictions"})
-              .wait();
-          next += out.count;
-        }
-      });
+      comm, [] { return "prediction: "; }, run);
   return outputs;
 }
 

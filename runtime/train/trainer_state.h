@@ -17,7 +17,7 @@ struct TrainerState {
   Communicator& comm;
   KernelBackend& backend;
   Network& network;
-  std::unique_ptr<Stream> stream = {};
+  std::unique_ptr<Stream> stream = {};  // all passes and updates
   std::unique_ptr<Optimizer> optimizer = {};
   std::unique_ptr<GradSync> sync = {};
   std::unique_ptr<ReplicaStatistics> statistics = {};
@@ -25,6 +25,9 @@ struct TrainerState {
   double collective_seconds = 0.0;  // in collectives other than those of the steps
 
   size_t metric_count() const;
+  Device& device() const;
+  // How many steps are queued behind the one whose results the host waits for. On hosts there is no queue.
+  int run_ahead() const;
 };
 
 // "loss", then the network's metrics.

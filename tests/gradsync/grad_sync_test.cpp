@@ -92,6 +92,7 @@ TEST_P(GradSyncRanks, SumsAreExactWhateverTheOrderOfReady) {
   const int ranks = GetParam();
   run_ranks(ranks, [&](Communicator& comm) {
     const auto device = make_cpu_device(1);
+    const auto stream = device->make_stream();
     Parameters parameters(*device, {1, 0, 17, 300, 5, 64, 3});
     parameters.add(*device, {{3, 3}, DType::kF32, Layout(std::make_shared<PaddedLayout>(32))});
     GradSync sync(comm, *device, parameters.list, 2, kSmall);
@@ -103,7 +104,7 @@ TEST_P(GradSyncRanks, SumsAreExactWhateverTheOrderOfReady) {
       std::mt19937 random(static_cast<unsigned>(comm.rank() * 100 + step));
       std::shuffle(order.begin(), order.end(), random);
 
-      sync.begin();
+      sync.begin(*stream);
       sync.tail()[0] = static_cast<float>(comm.rank());
       sync.tail()[1] = 1.0f;
       for (const size_t i : order) {
@@ -136,10 +137,11 @@ TEST_P(GradSyncRanks, ARankWithoutRowsContributesZeros) {
   const int ranks = GetParam();
   run_ranks(ranks, [&](Communicator& comm) {
     const auto device = make_cpu_device(1);
+    const auto stream = device->make_stream();
     Parameters parameters(*device, {40, 9, 70});
     GradSync sync(comm, *device, parameters.list, 1, kSmall);
     for (int step = 0; step < 3; ++step) {
-      sync.begin();
+      sync.begin(*stream);
       sync.tail()[0] = 2.0f;
       if (comm.rank() == 0) {
         for (size_t i = parameters.list.size(); i-- > 1;) {
@@ -164,11 +166,12 @@ TEST_P(GradSyncRanks, ARankWithoutRowsContributesZeros) {
 TEST_P(GradSyncRanks, WithoutTrainableParametersTheTailStillTravels) {
   run_ranks(GetParam(), [&](Communicator& comm) {
     const auto device = make_cpu_device(1);
+    const auto stream = device->make_stream();
     Parameters parameters(*device, {});
     GradSync sync(comm, *device, parameters.list, 1);
     ASSERT_EQ(sync.buckets(), 1);
     for (int step = 1; step < 3; ++step) {
-      sync.begin();
+      sync.begin(*stream);
       sync.tail()[0] = static_cast<float>(step);
       EXPECT_TRUE(sync.wait(0).weights.empty());
       EXPECT_EQ(sync.tail()[0], static_cast<float>(step * comm.size()));
@@ -181,13 +184,14 @@ TEST_P(GradSyncRanks, AStepAllocatesNothing) {
   std::barrier warm(GetParam());
   run_ranks(GetParam(), [&](Communicator& comm) {
     const auto device = make_cpu_device(1);
+    const auto stream = device->make_stream();
     Parameters parameters(*device, {40, 9, 70, 1});
     GradSync sync(comm, *device, parameters.list, 1, kSmall);
     warm_up(comm, warm);
     int64_t before = 0;
     for (int step = 0; step < 20; ++step) {
       if (step == 2) before = test::allocations_of_this_thread();
-      sync.begin();
+      sync.begin(*stream);
       if (step % 3 == 0 && comm.rank() % 2 == 1) {
         sync.contribute_zeros();
       } else {
@@ -203,10 +207,11 @@ TEST_P(GradSyncRanks, AStepAllocatesNothing) {
 TEST_P(GradSyncRanks, ValuesAndGradientsOutliveIt) {
   run_ranks(GetParam(), [&](Communicator& comm) {
     const auto device = make_cpu_device(1);
+    const auto stream = device->make_stream();
     Parameters parameters(*device, {40, 9});
     {
       GradSync sync(comm, *device, parameters.list, 0, kSmall);
-      sync.begin();
+      sync.begin(*stream);
       sync.contribute_zeros();
       for (int b = 0; b < sync.buckets(); ++b) sync.wait(b);
     }
@@ -221,6 +226,7 @@ TEST_P(GradSyncRanks, ValuesAndGradientsOutliveIt) {
 class GradSyncErrors : public ::testing::Test {
  protected:
   std::unique_ptr<Device> device_ = make_cpu_device(1);
+  std::unique_ptr<Stream> stream_ = device_->make_stream();
   std::vector<std::unique_ptr<Communicator>> comms_ = make_local_communicators(1);
   Communicator& comm_ = *comms_[0];
 };
@@ -229,7 +235,7 @@ TEST_F(GradSyncErrors, AlignmentAndContiguity) {
   Parameters parameters(*device_, {5, 20, 3});
   GradSync sync(comm_, *device_, parameters.list, 0);
   ASSERT_EQ(sync.buckets(), 1);
-  sync.begin();
+  sync.begin(*stream_);
   sync.contribute_zeros();
   const BucketSpan span = sync.wait(0);
   // The last parameter comes first; each starts at a multiple of 64 bytes.
@@ -246,7 +252,7 @@ TEST_F(GradSyncErrors, AlignmentAndContiguity) {
 TEST_F(GradSyncErrors, MisuseOfReadyIsNamed) {
   Parameters parameters(*device_, {5, 20});
   GradSync sync(comm_, *device_, parameters.list, 0);
-  sync.begin();
+  sync.begin(*stream_);
   sync.ready(*parameters.list[2]);
   EXPECT_THAT([&] { sync.ready(*parameters.list[2]); },
               ThrowsMessage<InternalError>(HasSubstr("p2 is ready twice")));
@@ -258,7 +264,7 @@ TEST_F(GradSyncErrors, MisuseOfReadyIsNamed) {
 TEST_F(GradSyncErrors, WaitingTooEarlyNamesWhatIsMissing) {
   Parameters parameters(*device_, {5, 20});
   GradSync sync(comm_, *device_, parameters.list, 0);
-  sync.begin();
+  sync.begin(*stream_);
   sync.ready(*parameters.list[2]);
   EXPECT_THAT([&] { sync.wait(0); }, ThrowsMessage<InternalError>(HasSubstr("p1")));
   sync.ready(*parameters.list[1]);
@@ -270,15 +276,15 @@ TEST_F(GradSyncErrors, BucketsAreWaitedForOnceAndInOrder) {
   GradSync sync(comm_, *device_, parameters.list, 0, kSmall);
   ASSERT_EQ(sync.buckets(), 2);
   EXPECT_THROW(sync.wait(0), InternalError);  // no step has begun
-  sync.begin();
+  sync.begin(*stream_);
   sync.contribute_zeros();
   EXPECT_THROW(sync.wait(1), InternalError);
   sync.wait(0);
   EXPECT_THROW(sync.wait(0), InternalError);
-  EXPECT_THAT([&] { sync.begin(); }, ThrowsMessage<InternalError>(HasSubstr("bucket 1 of 2")));
+  EXPECT_THAT([&] { sync.begin(*stream_); }, ThrowsMessage<InternalError>(HasSubstr("bucket 1 of 2")));
   sync.wait(1);
   EXPECT_THROW(sync.wait(2), InternalError);
-  EXPECT_NO_THROW(sync.begin());
+  EXPECT_NO_THROW(sync.begin(*stream_));
 }
 
 TEST_F(GradSyncErrors, ParametersThatCannotBeTrainedAreRefused) {

@@ -226,11 +226,12 @@ std::vector<StepResult> gradients_of_steps(int ranks, const std::vector<Weights>
                                 .inverse_batch = 1.0f / static_cast<float>(share.global_rows)};
           double sums[1] = {0.0};
           const Batch batch{.rows = share.rows, .inputs = {loaded.input}, .label = loaded.labels};
-          if (share.rows > 0) network.forward(batch, Mode::kTraining, state, sums);
-          sync.begin();
+          const Execution on{.stream = network.stream(), .state = &state};
+          if (share.rows > 0) network.forward(on, batch, Mode::kTraining, sums);
+          sync.begin(on.stream);
           sync.tail()[0] = 0.0f;
           if (share.rows > 0) {
-            network.backward(sync);
+            network.backward(on, sync);
           } else {
             sync.contribute_zeros();
           }

@@ -101,11 +101,11 @@ class GradientTest : public ::testing::Test {
 
     std::memset(network.arena().data(), 0xFF, static_cast<size_t>(network.arena().bytes()));
     double sum[1] = {0.0};
-    network.forward(batch, Mode::kTraining, state, sum);
+    network.forward({.stream = network.stream(), .state = &state}, batch, Mode::kTraining, sum);
     const double expected = oracle_loss(out, label, loss);
     EXPECT_NEAR(sum[0], expected, 1e-5 * std::max(1.0, std::abs(expected)));
     RecordingSink sink;
-    network.backward(sink);
+    network.backward({.stream = network.stream(), .state = &state}, sink);
     check_gradients(network, out, label, loss, sink);
     check_prediction(network, batch, out);
   }
@@ -151,7 +151,7 @@ class GradientTest : public ::testing::Test {
     }
     const Array expected = out.value(evaluation);
     std::vector<float> got(expected.values.size());
-    network.predict(batch, got);
+    network.predict({.stream = network.stream()}, batch, got);
     EXPECT_LE(relative_error(to_array(got, expected.shape), expected), 1e-5);
   }
 

@@ -150,18 +150,20 @@ Result run(uint32_t seed, bool reuse, int64_t* arena) {
   Result result;
   double sums[2] = {};
   poison();
-  network.forward(batch, Mode::kTraining, {.seed = 3, .inverse_batch = 0.2f}, sums);
+  const StepState state{.seed = 3, .inverse_batch = 0.2f};
+  const Execution on{.stream = network.stream(), .state = &state};
+  network.forward(on, batch, Mode::kTraining, sums);
   result.loss = sums[0];
   result.accuracy = sums[1];
   IgnoringSink sink;
-  network.backward(sink);
+  network.backward(on, sink);
   for (const Parameter* parameter : network.parameters()) {
     if (parameter->trainable)
       result.gradients.push_back(read_canonical(parameter->grad, *backend, network.stream()));
   }
   poison();
   result.prediction.resize(kRows * 4);
-  network.predict(batch, result.prediction);
+  network.predict({.stream = network.stream()}, batch, result.prediction);
   return result;
 }
 

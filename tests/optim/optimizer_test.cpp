@@ -31,9 +31,10 @@ class OptimizerTest : public testing::Test {
     optimizer.begin_step(state_);
     const Execution on{.stream = *stream_, .state = &state_};
     if (optimizer.needs_norm()) {
-      double sum = 0.0;
-      for (const auto& g : gradients) sum += optimizer.square_sum(on, g);
-      state_.gradient_scale *= optimizer.clip_factor(sum);
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        optimizer.add_squares(on, static_cast<int>(i), gradients[i]);
+      }
+      optimizer.clip(on, &state_);
     }
     for (size_t i = 0; i < weights.size(); ++i)
       optimizer.update(on, static_cast<int>(i), weights[i], gradients[i]);
@@ -181,13 +182,25 @@ TEST_F(OptimizerTest, NormClippingCoversAllSpansAndLeavesSmallGradientsAlone) {
   step(optimizer, w, {{0.6f}, {-0.8f}});
   EXPECT_NEAR(w[0][0], -1.2, 1e-6);
   EXPECT_NEAR(w[1][0], 1.6, 1e-6);
-  EXPECT_EQ(optimizer.clip_factor(0.25), 1.0f);
-  EXPECT_EQ(optimizer.clip_factor(4.0), 0.5f);
-  EXPECT_TRUE(std::isnan(optimizer.clip_factor(std::numeric_limits<double>::quiet_NaN())));
+  EXPECT_NEAR(*optimizer.norm(), 1.0, 1e-7);
+  EXPECT_FALSE(Optimizer(SGD{}, *backend_).needs_norm());
+}
 
-  const Optimizer without(SGD{}, *backend_);
-  EXPECT_FALSE(without.needs_norm());
-  EXPECT_EQ(without.clip_factor(1e6), 1.0f);
+TEST_F(OptimizerTest, NormClippingScalesByLimitOverNorm) {
+  Optimizer optimizer(SGD{.learning_rate = 1.0, .clip = {.global_clipnorm = 1.0}}, *backend_);
+  const int64_t counts[] = {1, 2};
+  optimizer.bind(counts);
+  const auto scale = [&](float first, float second) {
+    std::vector<std::vector<float>> w{{0.0f}, {0.0f, 0.0f}};
+    step(optimizer, w, {{first}, {second, 0.0f}});
+    return state_.gradient_scale;
+  };
+  EXPECT_EQ(scale(0.3f, 0.4f), 1.0f);
+  EXPECT_NEAR(*optimizer.norm(), 0.5, 1e-7);
+  EXPECT_EQ(scale(2.0f, 0.0f), 0.5f);
+  EXPECT_EQ(*optimizer.norm(), 2.0);
+  EXPECT_TRUE(std::isnan(scale(std::numeric_limits<float>::quiet_NaN(), 1.0f)));
+  EXPECT_TRUE(std::isnan(*optimizer.norm()));
 }
 
 TEST_F(OptimizerTest, BeginStepFillsTheState) {

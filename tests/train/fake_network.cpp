@@ -64,11 +64,11 @@ void FakeNetwork::run(const float* input, int64_t row) {
   for (int64_t k = 0; k < c; ++k) output[k] /= total;
 }
 
-void FakeNetwork::forward(const Batch& batch, Mode mode, const StepState& state, std::span<double> sums) {
+void FakeNetwork::forward(const Execution& on, const Batch& batch, Mode mode, std::span<double> sums) {
   RONDO_CHECK(batch.rows > 0 && sums.size() == 2);
-  if (mode == Mode::kTraining && on_step) on_step(state);
+  if (mode == Mode::kTraining && on_step) on_step(*on.state);
   batch_ = &batch;
-  inverse_batch_ = state.inverse_batch;
+  if (mode == Mode::kTraining) inverse_batch_ = on.state->inverse_batch;
   sums[0] = sums[1] = 0.0;
   const int64_t c = options_.classes;
   for (int64_t row = 0; row < batch.rows; ++row) {
@@ -90,7 +90,7 @@ void FakeNetwork::forward(const Batch& batch, Mode mode, const StepState& state,
   }
 }
 
-void FakeNetwork::backward(GradSink& sink) {
+void FakeNetwork::backward(const Execution&, GradSink& sink) {
   const int64_t n = options_.inputs;
   const int64_t h = options_.hidden;
   const int64_t c = options_.classes;
@@ -127,7 +127,7 @@ void FakeNetwork::backward(GradSink& sink) {
   finish(kW1, d_w1_);
 }
 
-void FakeNetwork::predict(const Batch& batch, std::span<float> out) {
+void FakeNetwork::predict(const Execution&, const Batch& batch, std::span<float> out) {
   for (int64_t row = 0; row < batch.rows; ++row) {
     run(batch.inputs[0].as<float>() + row * options_.inputs, row);
   }

@@ -29,9 +29,9 @@ class FakeNetwork : public Network {
   const ParameterList& parameters() override { return parameters_; }
   const std::vector<std::string>& metric_names() override { return metric_names_; }
   void prepare(int64_t rows, Mode mode) override { prepared.insert({rows, mode}); }
-  void forward(const Batch& batch, Mode mode, const StepState& state, std::span<double> sums) override;
-  void backward(GradSink& sink) override;
-  void predict(const Batch& batch, std::span<float> out) override;
+  void forward(const Execution& on, const Batch& batch, Mode mode, std::span<double> sums) override;
+  void backward(const Execution& on, GradSink& sink) override;
+  void predict(const Execution& on, const Batch& batch, std::span<float> out) override;
   Shape output_shape() const override { return {options_.classes}; }
 
   Parameter& parameter(size_t index) { return storage_[index]; }
