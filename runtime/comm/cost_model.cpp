@@ -5,73 +5,55 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 
 #include "runtime/base/error.h"
 
 namespace rondo {
 namespace {
 
-struct Entry {
-  std::string_view key;
+struct Number {
+  std::string_view name;
   double LinkCost::*value;
 };
-constexpr std::array<Entry, 3> kEntries{Entry{"latency_us", &LinkCost::latency_us},
-                                        Entry{"bytes_per_us", &LinkCost::bytes_per_us},
-                                        Entry{"crossing_share", &LinkCost::crossing_share}};
-
-void append(std::string& text, std::string_view prefix, const LinkCost& link) {
-  for (const Entry& entry : kEntries) text += fmt::format("{}.{} {}\n", prefix, entry.key, link.*entry.value);
-}
-
-double* find(CostModel& model, std::string_view key) {
-  for (const Entry& entry : kEntries) {
-    if (key == fmt::format("inside.{}", entry.key)) return &(model.inside.*entry.value);
-    if (key == fmt::format("shared.{}", entry.key)) return &(model.shared.*entry.value);
-    if (key == fmt::format("between.{}", entry.key)) return &(model.between.*entry.value);
-  }
-  return nullptr;
-}
-
-std::string_view trim(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r";
-  const size_t begin = text.find_first_not_of(kBlank);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
-}
-
-void read_line(CostModel& model, std::string_view line, int number) {
-  line = trim(line.substr(0, line.find('#')));
-  if (line.empty()) return;
-  const size_t blank = line.find_first_of(" \t");
-  double* const target = find(model, line.substr(0, blank));
-  require(target != nullptr, "cost model, line {}: unknown key in \"{}\"", number, line);
-  const std::string value(blank == std::string_view::npos ? std::string_view() : trim(line.substr(blank)));
-  char* end = nullptr;
-  const double parsed = std::strtod(value.c_str(), &end);
-  require(!value.empty() && *end == '\0' && std::isfinite(parsed) && parsed > 0,
-          "cost model, line {}: expected a key and a positive number, got \"{}\"", number, line);
-  *target = parsed;
-}
+constexpr std::array<Number, 3> kNumbers{Number{"latency_us", &LinkCost::latency_us},
+                                         Number{"bytes_per_us", &LinkCost::bytes_per_us},
+                                         Number{"crossing_share", &LinkCost::crossing_share}};
+struct Link {
+  std::string_view name;
+  LinkCost CostModel::*cost;
+};
+constexpr std::array<Link, 3> kLinks{Link{"inside", &CostModel::inside}, Link{"shared", &CostModel::shared},
+                                     Link{"between", &CostModel::between}};
+constexpr std::string_view kLetterBytes = "letter_bytes";
 
 }  // namespace
 
-std::string CostModel::to_text() const {
-  std::string text;
-  append(text, "inside", inside);
-  append(text, "shared", shared);
-  append(text, "between", between);
-  return text;
+std::vector<CostModel::Value> CostModel::values() const {
+  std::vector<Value> values;
+  for (const Link& link : kLinks) {
+    for (const Number& number : kNumbers) {
+      values.push_back({fmt::format("{}.{}", link.name, number.name), this->*link.cost.*number.value});
+    }
+  }
+  values.push_back({std::string(kLetterBytes), static_cast<double>(letter_bytes)});
+  return values;
 }
 
-CostModel CostModel::from_text(std::string_view text) {
-  CostModel model;
-  for (int number = 1; !text.empty(); ++number) {
-    const size_t end = text.find('\n');
-    read_line(model, text.substr(0, end), number);
-    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+void CostModel::set(std::string_view name, double value) {
+  require(std::isfinite(value) && value > 0, "{} is {}; it takes a number above 0", name, value);
+  if (name == kLetterBytes) {
+    require(value <= 1e9, "{} is {}; it takes a number of bytes", name, value);
+    letter_bytes = std::llround(value);
+    return;
   }
-  return model;
+  for (const Link& link : kLinks) {
+    for (const Number& number : kNumbers) {
+      if (name != fmt::format("{}.{}", link.name, number.name)) continue;
+      this->*link.cost.*number.value = value;
+      return;
+    }
+  }
+  raise<InvalidArgument>("\"{}\" is nothing that collectives cost", name);
 }
 
 ReduceAlgorithm choose_all_reduce(const CostModel& model, const ReduceShape& shape) {
@@ -93,9 +75,12 @@ ReduceAlgorithm choose_all_reduce(const CostModel& model, const ReduceShape& sha
   const double ring =
       (steps + 2 * (ranks - 1)) * link.latency_us + 2 * (ranks - 1) / ranks * bytes / link.bytes_per_us;
   // The two phases within a host are the halves of a reduction there.
-  const double by_hosts = (steps + 2 * (hosts - 1)) * link.latency_us +
-                          2 * (hosts - 1) / hosts * bytes / link.bytes_per_us + 2 * model.shared.latency_us +
-                          bytes / model.shared.bytes_per_us;
+  // What rounds once is added as float, in two hops: twice the bytes for one half of the way.
+  const double hops = shape.rounds_once ? 2 : 2 * (hosts - 1);
+  const double width = shape.rounds_once ? 2 : 1;
+  const double by_hosts = (steps + hops) * link.latency_us +
+                          (width + 1) * (hosts - 1) / hosts * bytes / link.bytes_per_us +
+                          2 * model.shared.latency_us + width * bytes / model.shared.bytes_per_us;
 
   ReduceAlgorithm best = ReduceAlgorithm::kDirect;
   double least = direct;
@@ -105,7 +90,7 @@ ReduceAlgorithm choose_all_reduce(const CostModel& model, const ReduceShape& sha
     least = cost;
   };
   offer(ReduceAlgorithm::kRing, ring, !shape.rounds_once);
-  offer(ReduceAlgorithm::kHosts, by_hosts, shape.hosts_share && !shape.rounds_once);
+  offer(ReduceAlgorithm::kHosts, by_hosts, shape.hosts_share);
   offer(ReduceAlgorithm::kExchange, exchange, shape.exchange_fits);
   return best;
 }

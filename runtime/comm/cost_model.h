@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace rondo {
 
@@ -24,11 +25,18 @@ struct CostModel {
   LinkCost shared{.latency_us = 10, .bytes_per_us = 4000, .crossing_share = 1};  // a reduction in a segment
   LinkCost between{.latency_us = 40, .bytes_per_us = 1200, .crossing_share = 0.85};
 
-  // One "key value" line for each number, e.g. "between.latency_us 40".
-  std::string to_text() const;
-  // Lines may be missing (the default stays), empty, or comments after '#'. Throws InvalidArgument for an
-  // unknown key or a value that is not a positive number, naming the line.
-  static CostModel from_text(std::string_view text);
+  // In shared memory: spans up to this long are copied into letters, of which every rank reduces all; longer
+  // ones are reduced where they lie.
+  int64_t letter_bytes = 2 << 10;
+
+  // All numbers by their names, such as "between.latency_us".
+  struct Value {
+    std::string name;
+    double value = 0;
+  };
+  std::vector<Value> values() const;
+  // Throws InvalidArgument for an unknown name, and a value that is not a positive number.
+  void set(std::string_view name, double value);
 };
 
 // How a reduction over all ranks is done.
@@ -46,7 +54,7 @@ struct ReduceShape {
   int64_t bytes = 0;       // of one rank's input
   bool exchange_fits = false;
   bool hosts_share = false;  // all hosts have as many ranks, which share memory
-  bool rounds_once = false;  // 16-bit types: a ring would round between additions
+  bool rounds_once = false;  // 16-bit floats: a ring would round between additions
 };
 
 // A pure function of its arguments, so all ranks choose alike.

@@ -8,17 +8,33 @@
 namespace rondo {
 namespace {
 
-FindReduceKernel choose_variant() {
+struct Variant {
+  FindReduceKernel find = reduce_baseline::find;
+  FindHalfKernels find_halves = reduce_baseline::find_halves;
+};
+
+Variant choose_variant() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) return reduce_avx2::find;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+    return {reduce_avx2::find, reduce_avx2::find_halves};
 #endif
-  return reduce_baseline::find;
+  return {};
+}
+
+const Variant& variant() {
+  static const Variant chosen = choose_variant();
+  return chosen;
+}
+
+HalfKernels half_kernels(DType dtype) {
+  const HalfKernels kernels = variant().find_halves(dtype);
+  RONDO_CHECK(kernels.widen != nullptr);
+  return kernels;
 }
 
 ReduceKernel find_kernel(DType dtype, ReduceOp op) {
-  static const FindReduceKernel find = choose_variant();
-  const ReduceKernel kernel = find(dtype, op);
+  const ReduceKernel kernel = variant().find(dtype, op);
   RONDO_CHECK(kernel != nullptr);
   return kernel;
 }
@@ -36,6 +52,14 @@ void reduce(const Reduction& reduction, std::span<const void* const> inputs, std
                                               .prescale = reduction.prescale,
                                               .postscale = reduction.postscale,
                                               .divisor = reduction.divisor});
+}
+
+void widen(DType dtype, const void* from, float* to, int64_t count) {
+  half_kernels(dtype).widen(from, to, count);
+}
+
+void narrow(DType dtype, const float* from, void* to, int64_t count) {
+  half_kernels(dtype).narrow(from, to, count);
 }
 
 void reduce_all(DType dtype, ReduceOp op, std::span<const void* const> inputs, void* out, int64_t count) {

@@ -31,6 +31,10 @@ void reduce(const Reduction& reduction, std::span<const void* const> inputs, std
 // divided by the number of inputs before it is rounded. `out` may be one of the inputs.
 void reduce_all(DType dtype, ReduceOp op, std::span<const void* const> inputs, void* out, int64_t count);
 
+// 16-bit floats (`dtype`) to float, and back, rounded to nearest even.
+void widen(DType dtype, const void* from, float* to, int64_t count);
+void narrow(DType dtype, const float* from, void* to, int64_t count);
+
 // out[i] = a[i] op b[i]; with divisor > 1 the result is divided by it. `out` may be `a` or `b`.
 void combine(DType dtype, ReduceOp op, const void* a, const void* b, void* out, int64_t count,
              int divisor = 1);

@@ -20,13 +20,23 @@ struct ReduceJob {
 };
 
 using ReduceKernel = void (*)(const ReduceJob& job);
+// Between 16-bit floats and float.
+struct HalfKernels {
+  void (*widen)(const void* from, float* to, int64_t count) = nullptr;
+  void (*narrow)(const float* from, void* to, int64_t count) = nullptr;
+};
+
 using FindReduceKernel = ReduceKernel (*)(DType dtype, ReduceOp op);
+
+using FindHalfKernels = HalfKernels (*)(DType dtype);
 
 namespace reduce_baseline {
 ReduceKernel find(DType dtype, ReduceOp op);
-}
+HalfKernels find_halves(DType dtype);
+}  // namespace reduce_baseline
 namespace reduce_avx2 {  // AVX2 and F16C; on x86-64 only
 ReduceKernel find(DType dtype, ReduceOp op);
-}
+HalfKernels find_halves(DType dtype);
+}  // namespace reduce_avx2
 
 }  // namespace rondo

@@ -262,6 +262,16 @@ void run(const ReduceJob& job) {
 }
 
 template <class T>
+HalfKernels half_kernels() {
+  return {[](const void* from, float* to, int64_t count) {
+            widen_block<T>(static_cast<const std::byte*>(from), to, count);
+          },
+          [](const float* from, void* to, int64_t count) {
+            narrow_block<T>(from, static_cast<std::byte*>(to), count);
+          }};
+}
+
+template <class T>
 ReduceKernel find_op(ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
@@ -303,6 +313,12 @@ ReduceKernel find(DType dtype, ReduceOp op) {
       return find_op<double>(op);
   }
   return nullptr;
+}
+
+HalfKernels find_halves(DType dtype) {
+  if (dtype == DType::kF16) return half_kernels<Float16>();
+  if (dtype == DType::kBF16) return half_kernels<BFloat16>();
+  return {};
 }
 
 }  // namespace rondo::RONDO_REDUCE_VARIANT

@@ -124,6 +124,36 @@ TEST(HostCommunicator, SharesMemoryWithinHostsOfEqualSize) {
   }
 }
 
+TEST(HostCommunicator, SetsWithinOneHostShareMemory) {
+  const auto device = make_cpu_device(1);
+  const auto comm = make_communicator(*device, kModes[4]);
+  const Topology& topology = comm->topology();
+  const auto set = comm->split(topology.host_of[static_cast<size_t>(comm->rank())], -comm->rank());
+  // Several ranks of a world on several hosts; a world on one host shares memory all over.
+  const bool shares = set->size() > 1;
+  EXPECT_EQ(set->name().find("shared memory of one host") == 0, shares) << set->name();
+  const Buffer buffer = set->allocate(400000);
+  const Span span{buffer.data(), 100000, DType::kF32};
+  for (int64_t i = 0; i < span.count; ++i) buffer.as<float>()[i] = static_cast<float>(comm->rank());
+  float expected = 0;
+  for (int r = 0; r < comm->size(); ++r) {
+    if (topology.host_of[static_cast<size_t>(r)] == topology.host_of[static_cast<size_t>(comm->rank())])
+      expected += static_cast<float>(r);
+  }
+  // Sets and world in different orders, all on the way at once.
+  std::vector<int32_t> ones(50000, 1);
+  const Span world = span_of(std::span(ones));
+  Work first = comm->all_reduce(world, world, ReduceOp::kSum);
+  Work second = set->all_reduce(span, span, ReduceOp::kSum);
+  if (comm->rank() % 2 == 0) first.wait();
+  second.wait();
+  first.wait();
+  EXPECT_EQ(ones[49999], comm->size());
+  for (int64_t i = 0; i < span.count; ++i) ASSERT_EQ(buffer.as<float>()[i], expected);
+  const auto pair = set->split(set->rank() / 2, 0);
+  pair->barrier().wait();
+}
+
 class HostModes : public testing::TestWithParam<Mode> {};
 INSTANTIATE_TEST_SUITE_P(Modes, HostModes, testing::ValuesIn(kModes),
                          [](const auto& mode) { return std::string(mode.param.name); });

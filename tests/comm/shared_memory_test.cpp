@@ -10,6 +10,7 @@
 #include "runtime/base/error.h"
 #include "runtime/comm/shared/mapping.h"
 #include "runtime/comm/shared/memory.h"
+#include "runtime/comm/shared/sharing.h"
 #include "tests/comm/shared_ranks.h"
 
 namespace rondo {
@@ -39,7 +40,7 @@ void meet(Bootstrap& ranks) {
 void check_mapping(Bootstrap& ranks, int64_t part_bytes, Passing passing) {
   const int64_t descriptors = open_descriptors();
   {
-    const Mapping mapping = map_shared(ranks, part_bytes, passing);
+    const Mapping mapping = map_shared(ranks, part_bytes, {.passing = passing});
     for (int r = 0; r < ranks.size(); ++r) {
       const auto address = reinterpret_cast<uintptr_t>(mapping.part(r));
       EXPECT_EQ(address % (part_bytes >= (2 << 20) ? 2 << 20 : 4096), 0u);
@@ -78,7 +79,7 @@ TEST(SharedMapping, TooMuchIsAnErrorOnEveryRank) {
 
 TEST(SharedMemory, PlacesAreFoundByTheirMembers) {
   fork_ranks(3, [](Bootstrap& ranks) {
-    const auto memory = std::make_shared<SharedMemory>(3, ranks.rank());
+    const auto memory = std::make_shared<SharedMemory>(3, ranks.rank(), std::make_shared<Sharing>());
     const std::vector<int> everybody{0, 1, 2};
     const Buffer all = memory->allocate(ranks, everybody, 1000);
     EXPECT_EQ(std::count(all.as<char>(), all.as<char>() + 1000, 0), 1000);
@@ -105,7 +106,7 @@ TEST(SharedMemory, PlacesAreFoundByTheirMembers) {
 
 TEST(SharedMemory, GoesWhenAllHaveReleasedIt) {
   fork_ranks(2, [](Bootstrap& ranks) {
-    const auto memory = std::make_shared<SharedMemory>(2, ranks.rank());
+    const auto memory = std::make_shared<SharedMemory>(2, ranks.rank(), std::make_shared<Sharing>());
     const std::vector<int> both{0, 1};
     Buffer buffer = memory->allocate(ranks, both, 1000);
     if (ranks.rank() == 0) buffer = {};

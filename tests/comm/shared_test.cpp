@@ -101,6 +101,44 @@ TEST(SharedCommunicator, SaysWhoHasNotCalled) {
   });
 }
 
+// Rank 0 calls nothing between the start of its collective and rank 1's error.
+TEST(SharedCommunicator, DeadlinesPassWithoutAnybodyWaiting) {
+  using namespace std::chrono_literals;
+  with_communicators(3, {.deadline = 300ms}, [](Communicator& comm) {
+    std::vector<float> values(10);
+    const Span span = span_of(std::span(values));
+    comm.barrier({.deadline = 30s}).wait();
+    Work work;
+    if (comm.rank() != 1) work = comm.all_reduce(span, span, ReduceOp::kSum, {.label = "forgotten"});
+    std::this_thread::sleep_for(comm.rank() == 1 ? 2s : 4s);
+    const auto before = std::chrono::steady_clock::now();
+    try {
+      if (comm.rank() == 1) comm.barrier({.deadline = 30s});
+      work.wait();
+      FAIL() << "nobody noticed";
+    } catch (const PeerError& error) {
+      EXPECT_THAT(error.what(),
+                  testing::HasSubstr("all_reduce #1 \"forgotten\" of 40 bytes was not done within 300 ms: "
+                                     "waited for rank 1 ("));
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - before, 1s);
+  });
+}
+
+// All have called it, and then do something else for longer than the deadline: that is nobody's failure.
+TEST(SharedCommunicator, AnOverdueCollectiveThatAllHaveCalledIsEnded) {
+  using namespace std::chrono_literals;
+  with_communicators(3, {.deadline = 300ms}, [](Communicator& comm) {
+    std::vector<float> values(10, 1.0f);
+    const Span span = span_of(std::span(values));
+    comm.barrier({.deadline = 30s}).wait();
+    Work work = comm.all_reduce(span, span, ReduceOp::kSum);
+    std::this_thread::sleep_for(2s);
+    work.wait();
+    EXPECT_EQ(values[9], 3.0f);
+  });
+}
+
 TEST(SharedCommunicator, SaysWhoHasLeft) {
   with_communicators(2, {}, [](Communicator& comm) {
     comm.barrier().wait();

@@ -21,7 +21,7 @@ HostCollective::HostCollective(HostEngine& engine, const HostGroup& group, std::
 }
 
 void HostCollective::start(const HostCall& call, int64_t chunk_bytes, const CostModel& costs,
-                           Hierarchy* hierarchy) {
+                           Hierarchy* hierarchy, SharedGroup* set) {
   call_ = call;
   chunk_bytes_ = chunk_bytes;
   costs_ = &costs;
@@ -34,6 +34,7 @@ void HostCollective::start(const HostCall& call, int64_t chunk_bytes, const Cost
   call_.counts = call_.receive_counts = {};
   call_.pairs = {};
   stage_ = Stage::kAfter;
+  if (set != nullptr) start_inside(*set);
 }
 
 Reduction HostCollective::reduction() const {
@@ -214,18 +215,22 @@ void HostCollective::unpack() {
 bool HostCollective::advance() {
   bool moved = false;
   if (stage_ == Stage::kAfter && (call_.after == nullptr || call_.after->happened())) {
-    start_exchange();
+    if (inside_) {
+      stage_inside();
+    } else {
+      start_exchange();
+    }
     moved = true;
   }
+  if (stage_ == Stage::kInside) moved = advance_inside() || moved;
   if (stage_ == Stage::kExchange) {
     moved = exchange_.advance() || moved;
     if (exchange_.done()) finish_exchange();
   }
   if (stage_ == Stage::kScatter) moved = advance_scatter() || moved;
-  if (stage_ == Stage::kTransfer || stage_ == Stage::kAcross) {
+  if (stage_ == Stage::kTransfer || stage_ == Stage::kAcross || stage_ == Stage::kAcrossSums) {
     moved = pipeline_.advance() || moved;
-    if (pipeline_.done() && stage_ == Stage::kTransfer) finish_transfer();
-    if (pipeline_.done() && stage_ == Stage::kAcross) stage_ = Stage::kGather;
+    if (pipeline_.done()) stage_ == Stage::kTransfer ? finish_transfer() : finish_across();
   }
   if (stage_ == Stage::kGather) moved = advance_gather() || moved;
   if (stage_ == Stage::kExplain) {
@@ -268,8 +273,11 @@ std::string HostCollective::waited_for() const {
                          pipeline_.bytes_received());
     case Stage::kScatter:
     case Stage::kAcross:
+    case Stage::kAcrossSums:
     case Stage::kGather:
       return waited_for_in_hierarchy();
+    case Stage::kInside:
+      return waited_for_inside();
     case Stage::kIdle:
     case Stage::kDone:
     case Stage::kFailed:
@@ -281,8 +289,8 @@ std::string HostCollective::waited_for() const {
 void HostCollective::fail() {
   if (over()) return;
   if (stage_ == Stage::kExchange) memory_lost_ = !exchange_.abandon();
-  if (stage_ == Stage::kTransfer || stage_ == Stage::kAcross || stage_ == Stage::kExplain)
-    memory_lost_ = !pipeline_.abandon();
+  const bool across = stage_ == Stage::kAcross || stage_ == Stage::kAcrossSums;
+  if (stage_ == Stage::kTransfer || across || stage_ == Stage::kExplain) memory_lost_ = !pipeline_.abandon();
   stage_ = Stage::kFailed;
 }
 

@@ -46,8 +46,9 @@ class HostCollective final : public WorkState {
 
   HostCollective(HostEngine& engine, const HostGroup& group, std::vector<HostCollective*>& idle);
 
-  // `hierarchy` is the communicator's, or null.
-  void start(const HostCall& call, int64_t chunk_bytes, const CostModel& costs, Hierarchy* hierarchy);
+  // `hierarchy` is the communicator's, or null; `set` is not null when all its ranks share memory.
+  void start(const HostCall& call, int64_t chunk_bytes, const CostModel& costs, Hierarchy* hierarchy,
+             SharedGroup* set);
 
   // Goes on as far as possible without waiting; true when anything moved. Throws PeerError.
   bool advance();
@@ -77,7 +78,9 @@ class HostCollective final : public WorkState {
     kTransfer,
     kScatter,
     kAcross,
+    kAcrossSums,
     kGather,
+    kInside,
     kExplain,
     kDone,
     kFailed
@@ -97,11 +100,18 @@ class HostCollective final : public WorkState {
   void finish_alone();
   void pass_turns();
   void plan_hosts();
+  void plan_wide();
+  void start_wide_across();
+  void finish_across();
   bool advance_scatter();
   bool advance_gather();
   std::string waited_for() const;
   std::string members_who(const Notes& notes, Attendance answer) const;
   std::string waited_for_in_hierarchy() const;
+  void start_inside(SharedGroup& set);
+  void stage_inside();
+  bool advance_inside();
+  std::string waited_for_inside() const;
   void pack();
   void unpack();
   uint64_t split_checksum() const;
@@ -140,9 +150,15 @@ class HostCollective final : public WorkState {
   ConstSpan whole_in_;
   Span whole_out_;
   Span shard_;
+  bool halves_ = false;              // 16-bit floats: sums travel as float until they are complete
+  std::vector<float> wide_;          // the whole input
+  std::vector<int64_t> host_parts_;  // of the shard, by host
   bool phase_started_ = false;
   std::optional<SharedCollective> scatter_;
   std::optional<SharedCollective> gather_;
+
+  // Among ranks that share memory.
+  std::optional<SharedCollective> inside_;
 };
 
 }  // namespace rondo

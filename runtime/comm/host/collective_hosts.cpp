@@ -35,6 +35,8 @@ void HostCollective::plan_hosts() {
     gather_.emplace(*hierarchy_->gather);
   }
   phase_started_ = false;
+  halves_ = call.dtype == DType::kF16 || call.dtype == DType::kBF16;
+  if (halves_) plan_wide();
 }
 
 bool HostCollective::advance_scatter() {
@@ -45,7 +47,7 @@ bool HostCollective::advance_scatter() {
                      .signature = call,
                      .in = whole_in_,
                      .out = shard_,
-                     .reduction = {.dtype = call.dtype, .op = call.op, .prescale = call.prescale},
+                     .reduction = {.dtype = shard_.dtype, .op = call.op, .prescale = call.prescale},
                      .in_counts = shards_});
     hierarchy_->scatter_turns.pass(call.sequence);
     phase_started_ = true;
@@ -53,6 +55,12 @@ bool HostCollective::advance_scatter() {
   const bool moved = scatter_->advance();
   if (!scatter_->over()) return moved;
   RONDO_CHECK(!scatter_->differs());  // the exchange has compared all ranks' calls
+  phase_started_ = false;
+  stage_ = Stage::kAcross;
+  if (halves_) {
+    start_wide_across();
+    return true;
+  }
   const HostGroup& across = hierarchy_->across;
   Reduction rest = reduction();
   rest.prescale = 1.0;
@@ -60,8 +68,6 @@ bool HostCollective::advance_scatter() {
                                    chunk_bytes_);
   pipeline_.start(across, make_tag(across.context, call.sequence, kTransferPhase), chunk_bytes_,
                   {.in = shard_.data, .out = shard_.data, .reduction = rest});
-  phase_started_ = false;
-  stage_ = Stage::kAcross;
   return true;
 }
 
@@ -85,7 +91,7 @@ bool HostCollective::advance_gather() {
 }
 
 std::string HostCollective::waited_for_in_hierarchy() const {
-  if (stage_ == Stage::kAcross) {
+  if (stage_ == Stage::kAcross || stage_ == Stage::kAcrossSums) {
     return fmt::format("waited for {} after {} bytes", hierarchy_->across.name_of(pipeline_.waiting_for()),
                        pipeline_.bytes_received());
   }

@@ -54,6 +54,7 @@ class HostEngine {
   Device& device() { return device_; }
   bool has_thread() const { return thread_.joinable(); }
   MpiSession& session() { return *session_; }
+  const std::shared_ptr<MpiSession>& shared_session() const { return session_; }
   HostGroup world_group() const;
   const CostModel& costs() const { return costs_; }
   const std::vector<std::string>& hosts() const { return hosts_; }  // by world rank

@@ -2,6 +2,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/host/shared.h"
 #include "runtime/comm/shared/world.h"
 #include "runtime/comm/topology.h"
 
@@ -75,14 +76,18 @@ HostGroup ranks_across(const HostGroup& group) {
 
 }  // namespace
 
-std::shared_ptr<SharedWorld> join_hosts(const HostGroup& world, Communicator& flat) {
+std::shared_ptr<SharedWorld> join_hosts(const HostGroup& world, Communicator& flat,
+                                        const std::shared_ptr<MpiSession>& session,
+                                        SharedWorldOptions options) {
   const auto local = flat.split(own_host(world), world.rank);
-  SharedWorldOptions options;
+  std::vector<int> members;
   for (int r = 0; r < world.size(); ++r) {
     if (world.topology.host_of[static_cast<size_t>(r)] == own_host(world)) {
       options.names.push_back(rank_name(world.topology, r));
+      members.push_back(world.world_ranks[static_cast<size_t>(r)]);
     }
   }
+  options.windows = make_mpi_windows(session, std::move(members));
   CommunicatorBootstrap bootstrap(*local);
   std::shared_ptr<SharedWorld> shared;
   const bool all = succeeds_everywhere(flat, [&] { shared = SharedWorld::join(bootstrap, options); });
@@ -106,6 +111,21 @@ std::unique_ptr<Hierarchy> make_hierarchy(const HostGroup& group, Communicator& 
     hierarchy->gather = std::make_unique<SharedGroup>(world, bootstrap, members);
   });
   return all ? std::move(hierarchy) : nullptr;
+}
+
+std::unique_ptr<SharedGroup> make_shared_set(const HostGroup& group, Communicator& flat,
+                                             const std::shared_ptr<SharedWorld>& world,
+                                             const std::vector<int>& local_ranks) {
+  std::vector<int> members;
+  for (const int rank : group.world_ranks) members.push_back(local_ranks[static_cast<size_t>(rank)]);
+  CommunicatorBootstrap bootstrap(flat);
+  try {
+    return std::make_unique<SharedGroup>(world, bootstrap, std::move(members));
+  } catch (const PeerError&) {
+    throw;
+  } catch (const Error&) {
+    return nullptr;  // on every rank
+  }
 }
 
 }  // namespace rondo

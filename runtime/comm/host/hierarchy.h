@@ -16,7 +16,9 @@
 namespace rondo {
 
 class Communicator;
+class MpiSession;
 class SharedWorld;
+struct SharedWorldOptions;
 
 // Lets collectives pass in the order of their sequence numbers, whatever order they come in.
 class Turns {
@@ -67,12 +69,20 @@ bool hierarchy_fits(const Topology& topology);
 
 // Collective among the ranks of the world, of which `flat` is a communicator. Lets the ranks of each host
 // share memory; null, on every rank, when the ranks of some host cannot.
-std::shared_ptr<SharedWorld> join_hosts(const HostGroup& world, Communicator& flat);
+// `options` without names and windows.
+std::shared_ptr<SharedWorld> join_hosts(const HostGroup& world, Communicator& flat,
+                                        const std::shared_ptr<MpiSession>& session,
+                                        SharedWorldOptions options);
 
 // Collective among the ranks of `group`, of which `flat` is a communicator. Null, on every rank, when some
 // host's memory does not suffice. local_ranks[w] is world rank w's rank in its SharedWorld.
 std::unique_ptr<Hierarchy> make_hierarchy(const HostGroup& group, Communicator& flat,
                                           const std::shared_ptr<SharedWorld>& world,
                                           const std::vector<int>& local_ranks);
+
+// The same for a group that lies within one host.
+std::unique_ptr<SharedGroup> make_shared_set(const HostGroup& group, Communicator& flat,
+                                             const std::shared_ptr<SharedWorld>& world,
+                                             const std::vector<int>& local_ranks);
 
 }  // namespace rondo

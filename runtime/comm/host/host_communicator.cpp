@@ -14,6 +14,7 @@
 #include "runtime/comm/host/engine.h"
 #include "runtime/comm/host/hierarchy.h"
 #include "runtime/comm/host/shared.h"
+#include "runtime/comm/shared/world.h"
 #include "runtime/comm/topology.h"
 #include "runtime/device/device.h"
 
@@ -28,16 +29,21 @@ constexpr int64_t kHostChunk = 256 << 10;
 // Collective among the group's ranks. Null, on all of them, where there is none. `context` is unused so far.
 std::unique_ptr<Hierarchy> share_hosts(const std::shared_ptr<HostEngine>& engine, const HostGroup& group,
                                        const HostOptions& options, int context);
+// The same for ranks that all lie on one host of several.
+std::unique_ptr<SharedGroup> share_set(const std::shared_ptr<HostEngine>& engine, const HostGroup& group,
+                                       const HostOptions& options, int context);
 
 class HostCommunicator final : public Communicator {
  public:
-  // `remark`: for the name.
+  // `set`: all ranks share memory. `remark`: for the name.
   HostCommunicator(std::shared_ptr<HostEngine> engine, HostGroup group, const HostOptions& options,
-                   std::unique_ptr<Hierarchy> hierarchy = nullptr, const std::string& remark = {})
+                   std::unique_ptr<Hierarchy> hierarchy = nullptr, std::unique_ptr<SharedGroup> set = nullptr,
+                   const std::string& remark = {})
       : engine_(std::move(engine)),
         group_(std::move(group)),
         options_(options),
         hierarchy_(std::move(hierarchy)),
+        set_(std::move(set)),
         remark_(remark) {
     if (options_.chunk_bytes == 0) {
       options_.chunk_bytes = group_.topology.hosts() > 1 ? kNetworkChunk : kHostChunk;
@@ -53,6 +59,8 @@ class HostCommunicator final : public Communicator {
   int size() const override { return group_.size(); }
   const Topology& topology() const override { return group_.topology; }
   std::string name() const override {
+    if (set_ != nullptr)
+      return fmt::format("shared memory of one host{}", engine_->has_thread() ? ", progress thread" : "");
     return fmt::format("host ring over MPI{}{}{}", hierarchy_ != nullptr ? ", shared memory in hosts" : "",
                        engine_->has_thread() ? ", progress thread" : "", remark_);
   }
@@ -151,6 +159,7 @@ class HostCommunicator final : public Communicator {
   HostGroup group_;
   HostOptions options_;
   std::unique_ptr<Hierarchy> hierarchy_;
+  std::unique_ptr<SharedGroup> set_;
   std::string remark_;
   int64_t sequence_ = 0;
   std::vector<std::unique_ptr<HostCollective>> states_;
@@ -174,6 +183,10 @@ void HostCommunicator::wait_for_room() {
 }
 
 Buffer HostCommunicator::allocate(int64_t bytes) {
+  if (set_ != nullptr) {
+    CommunicatorBootstrap everybody(*this);
+    return set_->allocate(everybody, bytes);
+  }
   if (hierarchy_ == nullptr) return engine_->device().allocate(bytes);
   CommunicatorBootstrap bootstrap(*hierarchy_->local);
   Buffer buffer;
@@ -206,7 +219,7 @@ Work HostCommunicator::start(HostCall call) {
     HostCollective& state = *idle_.back();
     idle_.pop_back();
     call.signature.sequence = sequence_++;
-    state.start(call, options_.chunk_bytes, engine_->costs(), hierarchy_.get());
+    state.start(call, options_.chunk_bytes, engine_->costs(), hierarchy_.get(), set_.get());
     engine_->add(state);
     return Work(&state);
   });
@@ -250,22 +263,35 @@ std::unique_ptr<Communicator> HostCommunicator::split(int color, int key) {
   }
   child.topology = make_topology(hosts, child.rank);
   child.most_on_a_host = most_ranks_on_a_host(child.topology);
+  // At most one of the two.
+  auto set = share_set(engine_, child, options_, context + 1);
   auto hierarchy = share_hosts(engine_, child, options_, context + 1);
-  return std::make_unique<HostCommunicator>(engine_, std::move(child), options_, std::move(hierarchy));
+  return std::make_unique<HostCommunicator>(engine_, std::move(child), options_, std::move(hierarchy),
+                                            std::move(set));
 }
 
-// The same ranks without a hierarchy, while one is made.
+// The same ranks over messages, while shared memory is made.
 std::unique_ptr<Communicator> scaffold(const std::shared_ptr<HostEngine>& engine, HostGroup group,
-                                       const HostOptions& options, int context) {
+                                       HostOptions options, int context) {
   group.context = context;
+  options.shared_memory = false;
   return std::make_unique<HostCommunicator>(engine, std::move(group), options);
 }
 
 std::unique_ptr<Hierarchy> share_hosts(const std::shared_ptr<HostEngine>& engine, const HostGroup& group,
                                        const HostOptions& options, int context) {
-  if (engine->shared_world() == nullptr || !hierarchy_fits(group.topology)) return nullptr;
+  if (!options.shared_memory || engine->shared_world() == nullptr || !hierarchy_fits(group.topology))
+    return nullptr;
   return make_hierarchy(group, *scaffold(engine, group, options, context), engine->shared_world(),
                         engine->local_ranks());
+}
+
+std::unique_ptr<SharedGroup> share_set(const std::shared_ptr<HostEngine>& engine, const HostGroup& group,
+                                       const HostOptions& options, int context) {
+  const bool fits = group.topology.hosts() == 1 && group.size() > 1;
+  if (!options.shared_memory || engine->shared_world() == nullptr || !fits) return nullptr;
+  const auto flat = scaffold(engine, group, options, context);
+  return make_shared_set(group, *flat, engine->shared_world(), engine->local_ranks());
 }
 
 int allowed_cores() {
@@ -323,11 +349,13 @@ std::unique_ptr<Communicator> make_host_communicator(std::shared_ptr<MpiSession>
       engine->use_context(next + 1);
       return next;
     });
-    engine->set_shared_world(join_hosts(world, *scaffold(engine, world, options, context)));
+    engine->set_shared_world(
+        join_hosts(world, *scaffold(engine, world, options, context), engine->shared_session(),
+                   {.passing = options.passing, .letter_bytes = engine->costs().letter_bytes}));
     hierarchy = share_hosts(engine, world, options, context + 1);
   }
   return std::make_unique<HostCommunicator>(std::move(engine), std::move(world), options,
-                                            std::move(hierarchy), remark);
+                                            std::move(hierarchy), nullptr, remark);
 }
 
 }  // namespace rondo

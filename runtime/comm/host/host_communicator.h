@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/comm/cost_model.h"
+#include "runtime/comm/shared/mapping.h"
 
 namespace rondo {
 
@@ -25,8 +26,9 @@ enum class Progress : uint8_t {
 struct HostOptions {
   std::chrono::milliseconds deadline = std::chrono::minutes(5);  // of a collective, from its call
   Progress progress = Progress::kAuto;
-  bool shared_memory = true;  // among the ranks of one host, where they can; else messages over MPI
-  int compute_threads = 1;    // cores that the caller's work keeps busy, for kAuto
+  bool shared_memory = true;         // among the ranks of one host, where they can; else messages over MPI
+  Passing passing = Passing::kAuto;  // how they come to share it
+  int compute_threads = 1;           // cores that the caller's work keeps busy, for kAuto
   int64_t chunk_bytes = 0;  // size of a message in large collectives; 0: by the topology. Equal on all ranks
   CostModel costs = {};     // chooses the algorithms; rank 0's counts
   // Between signs of life of a rank; after seven without one it counts as lost.

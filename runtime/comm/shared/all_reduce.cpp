@@ -15,11 +15,12 @@ constexpr int64_t kPieceBytes = 1 << 20;  // between two looks at the other coll
 
 }  // namespace
 
-// Shares begin on cache lines of the buffer, so that ranks do not write to the same one.
+// Shares begin on cache lines of the buffer, so that ranks do not write to the same one. Neighbours in the
+// buffer are neighbours in the machine.
 SharedCollective::Piece SharedCollective::share_of(int64_t bytes, int rank) const {
   const int64_t lines = (bytes + kLine - 1) / kLine;
   const int64_t width = (lines + size() - 1) / size() * kLine;
-  const int64_t begin = std::min(width * rank, bytes);
+  const int64_t begin = std::min(width * group_.place(rank), bytes);
   return {begin, std::min(width, bytes - begin)};
 }
 

@@ -12,7 +12,6 @@ namespace {
 // All ranks read all letters of an all_reduce, so that one arrival is all they wait for; this bounds what
 // they read.
 constexpr int64_t kLettersToReduce = 128 << 10;
-constexpr int64_t kAlwaysLetter = 2 << 10;
 
 }  // namespace
 
@@ -106,7 +105,7 @@ void SharedCollective::choose_source(Post& mine) {
 void SharedCollective::choose_reduction(Post& mine) {
   const int64_t bytes = call_.in.bytes();
   const bool fits = bytes <= SharedGroup::kLetterBytes && bytes * size() <= kLettersToReduce;
-  if (fits && (bytes <= kAlwaysLetter || group_.world().crowded())) return write_letter(mine);
+  if (fits && (bytes <= group_.world().letter_bytes() || group_.world().crowded())) return write_letter(mine);
   Place in = find(call_.in);
   const Place out = call_.out.data == call_.in.data ? in : find(call_.out);
   if (out && !in) {

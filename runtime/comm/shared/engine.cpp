@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 
 #include "runtime/base/error.h"
 #include "runtime/comm/shared/work.h"
@@ -19,9 +20,11 @@ SharedEngine::SharedEngine(std::shared_ptr<SharedWorld> world, Device& device, b
     : keep_(std::move(keep)), world_(std::move(world)), device_(device) {
   active_.reserve(kUsualInFlight);
   if (progress_thread) thread_ = std::thread([this] { run_thread(); });
+  world_->set_check([this] { watch(); });
 }
 
 SharedEngine::~SharedEngine() {
+  world_->set_check({});
   {
     const std::lock_guard guard(mutex_);
     stop_ = true;
@@ -43,7 +46,7 @@ bool SharedEngine::poll() {
   bool any_over = false;
   try {
     if (world_->failed() && failure_.empty()) end_all(world_->failure());
-    if (check_due_) check_deadlines();
+    if (check_due_.load(std::memory_order_relaxed)) check_deadlines();
     for (SharedWork* work : active_) {
       moved = work->advance() || moved;
       any_over = any_over || work->over();
@@ -58,7 +61,7 @@ bool SharedEngine::poll() {
 }
 
 void SharedEngine::check_deadlines() {
-  check_due_ = false;
+  check_due_.store(false, std::memory_order_relaxed);
   const auto now = std::chrono::steady_clock::now();
   for (const SharedWork* work : active_) work->check(now);
 }
@@ -104,8 +107,33 @@ void SharedEngine::drive(SharedWork& work) {
     guard.unlock();
     const bool slept = wait.pause(event);
     guard.lock();
-    if (slept) check_due_ = true;  // cheap beside a sleep
+    if (slept) check_due_.store(true, std::memory_order_relaxed);  // cheap beside a sleep
   }
+}
+
+// On the watchdog's thread, which must not wait for the lock: who holds it polls, and looks for it.
+void SharedEngine::watch() {
+  constexpr auto kLongest = std::chrono::milliseconds(100);
+  check_due_.store(true, std::memory_order_relaxed);
+  const std::unique_lock guard(mutex_, std::try_to_lock);
+  if (!guard.owns_lock() || active_.empty()) return;
+  // Where everybody has called and only this rank is busy elsewhere, the collective can be ended yet.
+  check_due_.store(false, std::memory_order_relaxed);
+  try {
+    const auto end = std::chrono::steady_clock::now() + kLongest;
+    while (overdue() && poll() && std::chrono::steady_clock::now() < end) {
+    }
+    check_due_.store(true, std::memory_order_relaxed);
+    poll();
+  } catch (const std::exception& error) {
+    world_->publish(error.what());  // nobody else could say it
+  }
+}
+
+bool SharedEngine::overdue() const {
+  const auto now = std::chrono::steady_clock::now();
+  return std::any_of(active_.begin(), active_.end(),
+                     [now](const SharedWork* work) { return work->overdue(now); });
 }
 
 void SharedEngine::run_thread() {
@@ -128,7 +156,7 @@ void SharedEngine::run_thread() {
       slept = wait.pause(event);
     }
     guard.lock();
-    if (slept) check_due_ = true;
+    if (slept) check_due_.store(true, std::memory_order_relaxed);
   }
 }
 

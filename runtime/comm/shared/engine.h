@@ -18,7 +18,8 @@ class SharedWork;
 class SharedWorld;
 
 // Shared by a world's communicator and all that were split from it. Collectives in flight advance together,
-// whenever a caller waits, polls or calls progress(), and on a progress thread where there is one.
+// whenever a caller waits, polls or calls progress(), and on a progress thread where there is one. The
+// world's watchdog looks at deadlines, also of collectives that nobody waits for.
 class SharedEngine {
  public:
   // `keep` lives as long as the engine.
@@ -71,6 +72,8 @@ class SharedEngine {
   bool poll();
   void check_deadlines();
   void end_all(const std::string& text);
+  void watch();
+  bool overdue() const;
   void run_thread();
 
   std::shared_ptr<void> keep_;
@@ -79,7 +82,7 @@ class SharedEngine {
   std::mutex mutex_;
   std::vector<SharedWork*> active_;
   std::string failure_;
-  bool check_due_ = false;
+  std::atomic<bool> check_due_{false};  // whoever polls next looks at the deadlines
 
   std::thread thread_;
   std::condition_variable wake_;

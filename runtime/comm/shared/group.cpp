@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/comm/shared/bootstrap.h"
+#include "runtime/comm/shared/sharing.h"
 #include "runtime/comm/shared/world.h"
 
 namespace rondo {
@@ -35,7 +36,8 @@ int64_t share_bytes(int size) {
 
 SharedGroup::SharedGroup(std::shared_ptr<SharedWorld> world, Bootstrap& members, std::vector<int> world_ranks)
     : world_(std::move(world)), world_ranks_(std::move(world_ranks)), rank_(members.rank()) {
-  mapping_ = map_shared(members, share_bytes(size()), world_->passing());
+  mapping_ = world_->sharing().map(members, world_ranks_, share_bytes(size()));
+  places_ = world_->sharing().places(world_ranks_);
   new (mapping_.part(rank_)) Mailbox;
   for (const int64_t call : {0, 1}) new (&post(rank_, call)) Post;
   // Nobody looks into a mailbox before its owner has made it.

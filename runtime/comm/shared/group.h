@@ -82,6 +82,8 @@ class SharedGroup {
   int size() const { return static_cast<int>(world_ranks_.size()); }
   SharedWorld& world() const { return *world_; }
   std::span<const int> world_ranks() const { return world_ranks_; }
+  // Where a member comes when they are sorted by NUMA node, then core; the share of the work that it does.
+  int place(int rank) const { return places_[static_cast<size_t>(rank)]; }
 
   // Collective. Zeroed memory that all members have mapped: collectives on it need no copies. Each member's
   // part lies near it. Throws DeviceError on every member or on none.
@@ -100,6 +102,7 @@ class SharedGroup {
 
   std::shared_ptr<SharedWorld> world_;
   std::vector<int> world_ranks_;
+  std::vector<int> places_;
   int rank_ = 0;
   Mapping mapping_;
   int64_t started_ = 0;   // calls

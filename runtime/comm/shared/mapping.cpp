@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -163,35 +164,62 @@ bool reserve(const Descriptor& memory, std::byte* part, int64_t offset, int64_t 
 #ifdef MADV_POPULATE_WRITE
   if (madvise(part, static_cast<size_t>(bytes), MADV_POPULATE_WRITE) == 0) return true;
   if (errno != EINVAL) return false;  // a kernel before 5.14
-#else
-  static_cast<void>(part);
 #endif
-  return fallocate(memory.get(), 0, offset, bytes) == 0;
+  if (memory) return fallocate(memory.get(), 0, offset, bytes) == 0;
+  std::memset(part, 0, static_cast<size_t>(bytes));
+  return true;
+}
+
+void* make_window(const MappingOptions& options, int64_t bytes, Report& report) {
+  RONDO_CHECK(options.windows != nullptr);
+  try {
+    std::byte* const data = options.windows->make(options.world_ranks, bytes + kPage);
+    const auto begin = reinterpret_cast<uintptr_t>(data);
+    constexpr auto kUnit = static_cast<uintptr_t>(kPage);
+    return data + ((begin + kUnit - 1) / kUnit * kUnit - begin);
+  } catch (const Error& error) {
+    report.set(error.what());
+    return nullptr;
+  }
 }
 
 }  // namespace
 
+Mapping::Mapping(void* data, int64_t bytes, int64_t stride, std::span<const int> places, bool owned)
+    : data_(static_cast<std::byte*>(data)), bytes_(bytes), owned_(owned) {
+  for (const int place : places) parts_.push_back(data_ + place * stride);
+}
+
 void Mapping::unmap() noexcept {
-  if (data_ != nullptr) munmap(data_, static_cast<size_t>(bytes_));
+  if (data_ != nullptr && owned_) munmap(data_, static_cast<size_t>(bytes_));
   data_ = nullptr;
 }
 
-Mapping map_shared(Bootstrap& ranks, int64_t part_bytes, Passing passing) {
+Mapping map_shared(Bootstrap& ranks, int64_t part_bytes, const MappingOptions& options) {
   const int64_t used = round_up(part_bytes, kPage);
   const int64_t stride = part_bytes >= kHugePage ? round_up(part_bytes, kHugePage) : used;
   const int64_t bytes = stride * ranks.size();
-  const Descriptor memory = share(ranks, bytes, passing);
+  std::vector<int> places(options.places.begin(), options.places.end());
+  if (places.empty()) {
+    places.resize(static_cast<size_t>(ranks.size()));
+    std::iota(places.begin(), places.end(), 0);
+  }
+  const bool window = options.passing == Passing::kWindow;
+  Descriptor memory;
+  if (!window) memory = share(ranks, bytes, options.passing);
   Report mine;
-  void* data = map_aligned(memory, bytes, stride == used ? kPage : kHugePage);
+  void* data = window ? make_window(options, bytes, mine)
+                      : map_aligned(memory, bytes, stride == used ? kPage : kHugePage);
   Mapping mapping;
   if (data == nullptr) {
     mine.set(last_error("mmap"));
   } else {
-    mapping = Mapping(data, bytes, stride);
+    mapping = Mapping(data, bytes, stride, places, !window);
 #ifdef MADV_HUGEPAGE
     if (part_bytes >= kHugePage) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
 #endif
-    if (!reserve(memory, mapping.part(ranks.rank()), stride * ranks.rank(), used))
+    if (!reserve(memory, mapping.part(ranks.rank()), stride * places[static_cast<size_t>(ranks.rank())],
+                 used))
       mine.set(fmt::format("{} bytes were wanted, {}", used, std::strerror(errno)));
   }
   mine.no_memory = !mine.ok();

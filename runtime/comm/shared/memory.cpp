@@ -5,7 +5,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/comm/shared/bootstrap.h"
-#include "runtime/comm/shared/mapping.h"
+#include "runtime/comm/shared/sharing.h"
 
 namespace rondo {
 namespace {
@@ -39,8 +39,8 @@ struct SharedMemory::Allocation {
   }
 };
 
-SharedMemory::SharedMemory(int world_size, int world_rank)
-    : world_size_(world_size), world_rank_(world_rank) {}
+SharedMemory::SharedMemory(int world_size, int world_rank, std::shared_ptr<const Sharing> sharing)
+    : world_size_(world_size), world_rank_(world_rank), sharing_(std::move(sharing)) {}
 
 SharedMemory::~SharedMemory() = default;
 
@@ -61,7 +61,7 @@ Buffer SharedMemory::allocate(Bootstrap& members, std::span<const int> world_ran
   auto made = std::make_unique<Allocation>();
   for (const Wish& wish : wishes) made->bytes = std::max(made->bytes, wish.bytes);
   made->id = (static_cast<uint64_t>(world_ranks[0] + 1) << 40) | wishes[0].number;
-  made->mapping = map_shared(members, flag_offset(made->bytes) + kLine);
+  made->mapping = sharing_->map(members, world_ranks, flag_offset(made->bytes) + kLine);
   made->member_of.assign(static_cast<size_t>(world_size_), -1);
   for (size_t m = 0; m < world_ranks.size(); ++m) {
     made->member_of[static_cast<size_t>(world_ranks[m])] = static_cast<int>(m);

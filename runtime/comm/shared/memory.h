@@ -13,6 +13,7 @@
 namespace rondo {
 
 class Bootstrap;
+struct Sharing;
 
 // A place in a rank's part of an allocation, in words that other ranks understand.
 struct Place {
@@ -26,7 +27,7 @@ struct Place {
 // in it, and the others must find it.
 class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
  public:
-  SharedMemory(int world_size, int world_rank);
+  SharedMemory(int world_size, int world_rank, std::shared_ptr<const Sharing> sharing);
   ~SharedMemory();
 
   // Collective among `members`, whose ranks in the world are world_ranks. Sizes may differ; each part
@@ -46,6 +47,7 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
 
   int world_size_;
   int world_rank_;
+  std::shared_ptr<const Sharing> sharing_;
   mutable std::mutex mutex_;
   uint64_t made_ = 0;
   std::vector<std::unique_ptr<Allocation>> allocations_;

@@ -70,7 +70,9 @@ class SharedCommunicator final : public Communicator {
   int size() const override { return group_->size(); }
   const Topology& topology() const override { return topology_; }
   std::string name() const override {
-    return fmt::format("shared memory of one host{}", engine_->has_thread() ? ", progress thread" : "");
+    const std::string& why = engine_->world()->why_windows();
+    return fmt::format("shared memory of one host{}{}", engine_->has_thread() ? ", progress thread" : "",
+                       why.empty() ? "" : fmt::format(" (an MPI window: {})", why));
   }
   Buffer allocate(int64_t bytes) override {
     require(bytes >= 0, "cannot allocate {} bytes: the size is negative", bytes);
@@ -242,6 +244,8 @@ std::unique_ptr<Communicator> make_shared_communicator(Bootstrap& ranks, const T
   require(options.deadline.count() > 0, "the deadline must be positive, got {} ms", options.deadline.count());
   SharedWorldOptions world_options;
   world_options.passing = options.passing;
+  world_options.letter_bytes = options.letter_bytes;
+  world_options.windows = options.windows;
   for (int r = 0; r < ranks.size(); ++r) world_options.names.push_back(rank_name(topology, r));
   auto world = SharedWorld::join(ranks, world_options);
   auto group = std::make_unique<SharedGroup>(world, ranks, all_ranks(ranks.size()));

@@ -110,7 +110,7 @@ std::string SharedWork::waited_for() const {
 
 void SharedWork::check(Clock::time_point now) const {
   if (over()) return;
-  if (now > deadline_) {
+  if (overdue(now)) {
     raise<PeerError>("{} of {} bytes was not done within {} ms: {}", call_name(collective_.signature()),
                      collective_.signature().bytes(), limit_.count(),
                      stage_ == Stage::kAfter ? "its input was not ready" : waited_for());

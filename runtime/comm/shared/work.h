@@ -35,6 +35,7 @@ class SharedWork final : public WorkState {
   void start(const SharedRequest& request);
   bool advance();                                                      // true when anything moved
   bool over() const { return over_.load(std::memory_order_acquire); }  // needs no lock
+  bool overdue(Clock::time_point now) const { return !over() && now > deadline_; }
   bool waits_for_event() const { return stage_ == Stage::kAfter; }
   // Throws PeerError when it is overdue, or waits for a rank that is gone.
   void check(Clock::time_point now) const;

@@ -88,6 +88,8 @@ Descriptor open_process(int64_t pid) {
 struct Identity {
   int64_t pid = 0;
   uint64_t start = 0;
+  Placement placement;
+  int64_t letter_bytes = 0;
 };
 
 }  // namespace
@@ -109,16 +111,19 @@ SharedWorld::SharedWorld(Bootstrap& ranks, const SharedWorldOptions& options)
     names_.push_back(fmt::format("rank {}", r));
   }
   crowded_ = ranks.size() > sysconf(_SC_NPROCESSORS_ONLN);
-  mapping_ = map_shared(ranks, sizeof(RankBlock) + sizeof(FailureBlock), options.passing);
-  memory_ = std::make_shared<SharedMemory>(ranks.size(), rank_);
+  sharing_ = std::make_shared<Sharing>(Sharing{.passing = options.passing, .windows = options.windows});
+  map(ranks);
+  memory_ = std::make_shared<SharedMemory>(ranks.size(), rank_, sharing_);
   new (mapping_.part(rank_)) RankBlock;
   if (rank_ == 0) new (&failure_block()) FailureBlock;
-  const Identity mine{getpid(), start_time(getpid())};
+  const Identity mine{getpid(), start_time(getpid()), own_placement(), options_.letter_bytes};
   std::vector<Identity> all(static_cast<size_t>(ranks.size()));
   ranks.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  options_.letter_bytes = all[0].letter_bytes;
   peers_.resize(all.size());
   for (size_t r = 0; r < all.size(); ++r) {
     const Identity& peer = all[r];
+    sharing_->placements.push_back(peer.placement);
     // Only where the number means the same process here as there.
     if (peer.pid != mine.pid && peer.start != 0 && start_time(peer.pid) == peer.start)
       peers_[r].process = open_process(peer.pid);
@@ -136,6 +141,31 @@ SharedWorld::~SharedWorld() {
   if (watchdog_.joinable()) watchdog_.join();
   block(rank_).left.store(1);
   ring_everybody();
+}
+
+void SharedWorld::map(Bootstrap& ranks) {
+  std::vector<int> everybody(names_.size());
+  std::iota(everybody.begin(), everybody.end(), 0);
+  const auto map_all = [&] {
+    mapping_ = sharing_->map(ranks, everybody, sizeof(RankBlock) + sizeof(FailureBlock));
+  };
+  if (sharing_->passing != Passing::kWindow) {
+    try {
+      return map_all();
+    } catch (const Unavailable& error) {
+      if (sharing_->windows == nullptr) throw;
+      why_windows_ = error.what();
+    }
+  } else {
+    why_windows_ = "as was asked for";
+  }
+  // The same on all ranks, since errors are.
+  sharing_->passing = Passing::kWindow;
+  try {
+    map_all();
+  } catch (const DeviceError& error) {
+    raise<Unavailable>("{}; {}", why_windows_, error.what());
+  }
 }
 
 RankBlock& SharedWorld::block(int rank) const {
@@ -184,6 +214,11 @@ void SharedWorld::publish(std::string_view reason) noexcept {
   }
 }
 
+void SharedWorld::set_check(std::function<void()> check) {
+  const std::lock_guard lock(watch_mutex_);
+  check_ = std::move(check);
+}
+
 bool SharedWorld::has_left(int rank) const {
   return block(rank).left.load() != 0;
 }
@@ -217,7 +252,9 @@ void SharedWorld::watch() {
     if (paused) {
       for (Peer& peer : peers_) peer.heard = now;
     }
-    if (!stop_ && !failed()) check_peers(now);
+    if (stop_ || failed()) continue;
+    check_peers(now);
+    if (check_) check_();
   }
 }
 

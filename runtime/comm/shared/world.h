@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -14,6 +15,7 @@
 
 #include "runtime/comm/shared/descriptor.h"
 #include "runtime/comm/shared/mapping.h"
+#include "runtime/comm/shared/sharing.h"
 
 namespace rondo {
 
@@ -25,6 +27,8 @@ struct FailureBlock;
 struct SharedWorldOptions {
   std::vector<std::string> names = {};  // how messages name each rank: "rank 3 (node7)"; empty: "rank 3"
   Passing passing = Passing::kAuto;
+  std::shared_ptr<SharedWindows> windows = nullptr;  // where descriptors cannot be passed
+  int64_t letter_bytes = 2 << 10;                    // see CostModel; the first rank's counts
   std::chrono::milliseconds heartbeat = std::chrono::milliseconds(500);  // between two beats of a rank
   std::chrono::milliseconds silence = std::chrono::milliseconds(6000);   // after which a rank counts as lost
 };
@@ -43,13 +47,19 @@ class SharedWorld {
   const std::string& name(int rank) const { return names_[static_cast<size_t>(rank)]; }
   bool crowded() const { return crowded_; }  // more ranks than cores: who waits should not keep its core
   SharedMemory& memory() const { return *memory_; }
-  Passing passing() const { return options_.passing; }
+  int64_t letter_bytes() const { return options_.letter_bytes; }
+  const Sharing& sharing() const { return *sharing_; }
+  // Why windows had to be used; empty: they are not.
+  const std::string& why_windows() const { return why_windows_; }
 
   // The first failure that a rank published or a watchdog found; it never changes afterwards.
   bool failed() const;
   std::string failure() const;
   // Publishes a failure as this rank's, "rank 3 (node7): reason", and wakes everybody.
   void publish(std::string_view reason) noexcept;
+  // `check` is called by the watchdog with each of its beats, until another replaces it or none does; not
+  // after this returns. It must not wait for anything: beats come after it.
+  void set_check(std::function<void()> check);
   // That rank has ended its world in good order: it will not take part in anything any more.
   bool has_left(int rank) const;
 
@@ -64,6 +74,7 @@ class SharedWorld {
   explicit SharedWorld(Bootstrap& ranks, const SharedWorldOptions& options);
   RankBlock& block(int rank) const;
   FailureBlock& failure_block() const;
+  void map(Bootstrap& ranks);
   void announce(std::string_view text) noexcept;
   void ring_everybody();
   void watch();
@@ -73,6 +84,8 @@ class SharedWorld {
   std::vector<std::string> names_;
   int rank_ = 0;
   bool crowded_ = false;
+  std::shared_ptr<Sharing> sharing_;
+  std::string why_windows_;
   Mapping mapping_;
   std::shared_ptr<SharedMemory> memory_;
 
@@ -80,6 +93,7 @@ class SharedWorld {
   std::thread watchdog_;
   std::mutex watch_mutex_;
   std::condition_variable watch_changed_;
+  std::function<void()> check_;
   bool stop_ = false;
 };
 
