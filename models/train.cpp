@@ -63,7 +63,7 @@ class Callbacks {
 
 // What the run took: a line like
 //   3 epochs, 180000 samples in 201.5 s (validation included): compute 95 %, communication 3 %, input 1 %;
-//   310 MiB
+//   at most 310 MiB a rank, 2210 MiB on its device
 void print_end(const EndReport& end) {
   double total = 0.0;
   Usage sum;
@@ -73,15 +73,17 @@ void print_end(const EndReport& end) {
     sum.communication_seconds += rank.communication_seconds;
     sum.input_seconds += rank.input_seconds;
     sum.peak_memory_bytes = std::max(sum.peak_memory_bytes, rank.peak_memory_bytes);
+    sum.peak_device_bytes = std::max(sum.peak_device_bytes, rank.peak_device_bytes);
   }
   const auto percent = [total](double seconds) { return total > 0.0 ? 100.0 * seconds / total : 0.0; };
+  const std::string device =
+      sum.peak_device_bytes > 0 ? fmt::format(", {} MiB on its device", sum.peak_device_bytes >> 20) : "";
   fmt::print(
       "{} {}, {} samples in {:.1f} s (validation included): compute {:.0f} %, communication {:.0f} %, input "
-      "{:.0f} %; "
-      "at most {} MiB a rank\n",
+      "{:.0f} %; at most {} MiB a rank{}\n",
       end.epochs_done, end.epochs_done == 1 ? "epoch" : "epochs", end.samples, end.seconds,
       percent(sum.compute_seconds), percent(sum.communication_seconds), percent(sum.input_seconds),
-      sum.peak_memory_bytes >> 20);
+      sum.peak_memory_bytes >> 20, device);
 }
 
 Model make_model(const ProgramOptions& options, const Shape& input_shape, int64_t classes) {
