@@ -33,7 +33,7 @@ function check_foreign(name, column, what,   i, j, n, place) {
 }
 function is_standard(name) {
   return name ~ /^[a-z_]+$/ || name ~ /^(sys|linux|arpa|netinet)\/[a-z0-9_]+\.h$/ ||
-         name ~ /^(dirent|dlfcn|elf|errno|fcntl|immintrin|link|malloc|netdb|poll|pthread|sched|signal|spawn|unistd)\.h$/
+         name ~ /^(dirent|dlfcn|elf|errno|fcntl|ifaddrs|immintrin|link|malloc|netdb|poll|pthread|sched|signal|spawn|unistd)\.h$/
 }
 function check_links(call,   words, n, i, own) {
   n = split(call, words, /[ \t()"]+/)

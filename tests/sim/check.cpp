@@ -24,7 +24,6 @@ void Driver::complain(const Stream& stream, const Operation& operation, const Ac
 std::vector<uintptr_t> Driver::check(const Stream& stream, const Operation& operation, Stamp stamp,
                                      const Clock& before) {
   std::vector<uintptr_t> opens;
-  // Reads first: an operation does not clash with itself.
   for (const bool write : {false, true}) {
     for (const Access& access : operation.accesses) {
       if (access.write != write || access.bytes == 0) continue;

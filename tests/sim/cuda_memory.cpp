@@ -3,11 +3,13 @@
 #include <cstring>
 
 #include "tests/sim/api.h"
+#include "tests/sim/device_memory.h"
 
 using namespace rondo::sim;
 
 namespace rondo::sim {
 size_t live_events();
+size_t live_comms();
 
 cudaError_t allocate_device(void** data, size_t bytes, const char* made_by, Touch birth, int device) {
   Driver& sim = driver();
@@ -71,6 +73,7 @@ std::string leftovers() {
   }
   if (count > 0) text += std::to_string(count) + " allocations of " + std::to_string(bytes) + " bytes; ";
   if (!driver().streams.empty()) text += std::to_string(driver().streams.size()) + " streams; ";
+  if (live_comms() > 0) text += std::to_string(live_comms()) + " NCCL communicators; ";
   if (live_events() > 0) text += std::to_string(live_events()) + " events; ";
   return text;
 }

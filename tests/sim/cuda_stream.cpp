@@ -104,7 +104,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
     }
     const Mark mark = driver().mark(stream);
     if (!mark.point.done()) return cudaErrorNotReady;
-    driver().join_host(stream.device(), mark.clock);
+    driver().join_host(stream.device(), mark.clock, false);
     return driver().sticky;
   });
 }
@@ -171,7 +171,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
                            [=] {
                              {
                                const std::scoped_lock lock(driver().mutex);
-                               driver().join_host(device, *clock);
+                               driver().join_host(device, *clock, true);
                              }
                              driver().memory.lock_thread();
                              function(data);
@@ -234,7 +234,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return with_event(event, [&](Driver& sim, EventState& state) {
     if (!state.capture.expired()) return cudaErrorCapturedEvent;
     if (!state.mark.point.done()) return cudaErrorNotReady;
-    sim.join_host(state.device, state.mark.clock);
+    sim.join_host(state.device, state.mark.clock, false);
     return sim.sticky;
   });
 }

@@ -77,7 +77,7 @@ void host_wait(int device, const Mark& mark) {
   mark.point.wait();
   const std::scoped_lock lock(driver().mutex);
   ++driver().counters.host_waits;
-  driver().join_host(device, mark.clock);
+  driver().join_host(device, mark.clock, true);
 }
 
 int Driver::delay(Stamp stamp) const {
@@ -108,8 +108,8 @@ Mark Driver::queue(Stream& stream, Operation operation) {
   order_with_default(stream, task);
   const Stamp stamp{stream.options().index, ++stream.submitted};
   stream.clock.join(host_clock(stream.device()));
+  stream.clock.advance(stamp);  // first: an operation does not clash with itself
   task.opens = check(stream, operation, stamp, stream.clock);
-  stream.clock.advance(stamp);
   task.tick = stamp.tick;
   task.delay_us = delay(stamp);
   task.body = std::move(operation.body);
@@ -163,10 +163,9 @@ Clock Driver::host_clock(int device) const {
   return clock;
 }
 
-// The host threads that drive one device count as one: the locks between them cannot be seen.
-void Driver::join_host(int device, const Clock& clock) {
+void Driver::join_host(int device, const Clock& clock, bool blocked) {
   this_thread().known.join(clock);
-  devices[static_cast<size_t>(device)].host.join(clock);
+  if (blocked) devices[static_cast<size_t>(device)].host.join(clock);
   publish(host_clock(device));
 }
 

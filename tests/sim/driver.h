@@ -81,9 +81,11 @@ class Driver {
   // Queues an operation, or adds it to the capture the stream is in. `made` in a capture is empty.
   cudaError_t submit(Stream& stream, const OperationMaker& make, Mark* made = nullptr);
   Mark queue(Stream& stream, Operation operation);
-  Mark mark(Stream& stream);                       // of all that is queued
-  void wait(Stream& stream, const Mark& mark);     // the stream waits
-  void join_host(int device, const Clock& clock);  // host code knows that this has happened
+  Mark mark(Stream& stream);                    // of all that is queued
+  void wait(Stream& stream, const Mark& mark);  // the stream waits
+  // Host code knows that this has happened. The host threads that drive one device count as one where a
+  // thread blocks for it (the locks between them cannot be seen); what a thread merely asks, only it knows.
+  void join_host(int device, const Clock& clock, bool blocked);
   Clock host_clock(int device) const;
   std::shared_ptr<Stream> default_stream(int device);
   // The stream of a handle on the current device when it is null; null and an error when there is none.
