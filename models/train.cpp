@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,8 +16,11 @@
 #include "models/program/terminal.h"
 #include "models/zoo/zoo.h"
 #include "runtime/base/error.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/cost_model.h"
 #include "runtime/comm/mpi/launcher.h"
 #include "runtime/data/source.h"
+#include "runtime/launch/collectives_file.h"
 #include "runtime/launch/openmp_wait.h"
 #include "runtime/launch/run.h"
 #include "runtime/launch/stop_on_signal.h"
@@ -90,10 +94,30 @@ Model make_model(const ProgramOptions& options, const Shape& input_shape, int64_
   return zoo::make(options.model, input_shape, classes, options.seed);
 }
 
+// Measures what collectives cost, instead of training.
+int tune_collectives(World& world, const std::string& path) {
+  world.all_or_none("setting up", [&] {
+    if (world.size() > 1 && world.rank() == 0 && !std::ofstream(path, std::ios::app))
+      raise<FileError>("{}: cannot be written; give a path in a folder that exists", path);
+  });
+  const CostModel costs = world.measure_collectives();
+  world.all_or_none("writing what was measured", [&] {
+    if (world.rank() != 0) return;
+    const Topology& topology = world.comm().topology();
+    write_collectives_file(path, costs,
+                           fmt::format("{} ranks on {} hosts ({}, ...), {}", world.size(), topology.hosts(),
+                                       topology.host_names.front(), world.comm().name()));
+    for (const auto& [name, value] : costs.values()) fmt::print("{:24}{:12.2f}\n", name, value);
+    fmt::print("written to {}; train with --collectives {}\n", path, path);
+  });
+  return 0;
+}
+
 int train(World& world, int argc, char** argv) {
   ProgramOptions options;
   world.all_or_none("reading the options", [&] { options = parse_options(argc, argv); });
   world.agree_on(options.facts);
+  if (!options.tune_collectives.empty()) return tune_collectives(world, options.tune_collectives);
 
   ProgramData data;
   std::optional<Callbacks> callbacks;
@@ -162,5 +186,6 @@ int main(int argc, char** argv) {
   ProgramOptions options;
   if (const std::optional<int> code = answer(options, argc, argv)) return *code;
   restart_with_short_openmp_waits(argv, options.binding.threads);
-  return run(argc, argv, [&](World& world) { return train(world, argc, argv); });
+  return run(argc, argv, {.collectives_file = options.collectives},
+             [&](World& world) { return train(world, argc, argv); });
 }

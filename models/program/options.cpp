@@ -53,11 +53,17 @@ cxxopts::Options make_parser() {
        "[,warmup:STEPS]; counted in steps",
        text("constant"), "S")  //
       ("seed", "of the weights, the order and dropout", text("0"), "N");
-  parser.add_options("Devices")                                                          //
-      ("device", "auto, cpu, cuda", text("auto"), "D")                                   //
-      ("gpus", "GPUs of each host: a count, or ids such as 0,2", optional(), "GPUS")     //
-      ("threads", "of each rank; 0: its share of the cores it may use", text("0"), "N")  //
-      ("bucket-mb", "gradients are summed over ranks in pieces of this many MiB", text("25"), "SIZE");
+  parser.add_options("Devices")                                                                        //
+      ("device", "auto, cpu, cuda", text("auto"), "D")                                                 //
+      ("gpus", "GPUs of each host: a count, or ids such as 0,2", optional(), "GPUS")                   //
+      ("threads", "of each rank; 0: its share of the cores it may use", text("0"), "N")                //
+      ("bucket-mb", "gradients are summed over ranks in pieces of this many MiB", text("25"), "SIZE")  //
+      ("tune-collectives",
+       "measure what collectives cost among these ranks, write it to FILE and exit; start it as training "
+       "will be",
+       optional(), "FILE")  //
+      ("collectives", "choose their algorithms by such a FILE; else by $RONDO_COLLECTIVES, else by guesses",
+       optional(), "FILE");
   parser.add_options("Output")                                                         //
       ("progress", "auto, bar, lines, none", text("auto"), "P")                        //
       ("log-jsonl", "write an object per step and epoch to FILE", optional(), "FILE")  //
@@ -185,6 +191,10 @@ ProgramOptions read(const Values& values) {
   require(bucket_mb > 0.0 && bucket_mb <= 4096.0, "--bucket-mb is \"{}\"; it takes {}",
           values.text("bucket-mb"), kSize);
   options.bucket_bytes = std::max<int64_t>(1, std::llround(bucket_mb * 1024.0 * 1024.0));
+  options.collectives = values.text("collectives");
+  options.tune_collectives = values.text("tune-collectives");
+  require(options.collectives.empty() || options.tune_collectives.empty(),
+          "--tune-collectives writes a file and --collectives reads one; give one of them");
   options.log_jsonl = values.text("log-jsonl");
   options.log_csv = values.text("log-csv");
   require(options.log_csv.empty() || options.log_csv != options.log_jsonl,

@@ -29,6 +29,8 @@ struct ProgramOptions {
 
   BindOptions binding;
   int64_t bucket_bytes = 0;
+  std::string collectives;       // a file with what they cost; empty: none
+  std::string tune_collectives;  // the file to write; empty: train
 
   std::string log_jsonl;  // empty: none
   std::string log_csv;

@@ -27,11 +27,15 @@ int report_start_failure(const char* program, const std::exception& error) {
 }  // namespace
 
 int run(int argc, char** argv, const std::function<int(World&)>& body) {
+  return run(argc, argv, {}, body);
+}
+
+int run(int argc, char** argv, const WorldOptions& options, const std::function<int(World&)>& body) {
   std::unique_ptr<World> world;
   int code = 0;
   bool failed = true;
   try {
-    world = std::make_unique<World>(argc, argv);
+    world = std::make_unique<World>(argc, argv, options);
     code = body(*world);
     world->comm().barrier({.label = "end of the program"}).wait();
     failed = false;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/host/host_communicator.h"
+#include "runtime/comm/host/tune.h"
 #include "runtime/comm/local/self_communicator.h"
 #include "runtime/comm/mpi/launcher.h"
 #include "runtime/comm/mpi/session.h"
@@ -21,6 +23,7 @@
 #include "runtime/device/device.h"
 #include "runtime/kernels/backend.h"
 #include "runtime/kernels/cpu/cpu_backend.h"
+#include "runtime/launch/collectives_file.h"
 #include "runtime/launch/gpu_connect.h"
 #include "runtime/launch/signal_watcher.h"
 #include "runtime/launch/supervisor.h"
@@ -70,14 +73,20 @@ std::vector<Neighbour> introduce(Communicator& comm, const Neighbour& mine) {
 }  // namespace
 
 struct World::State {
-  explicit State(const std::string& name) : program(name), signals(name) {}
+  State(const std::string& name, const WorldOptions& options)
+      : program(name), collectives_file(options.collectives_file), signals(name) {
+    const char* variable = std::getenv(kCollectivesVariable);
+    if (collectives_file.empty() && variable != nullptr) collectives_file = variable;
+  }
 
   std::string program;
+  std::string collectives_file;         // empty: none
   SignalWatcher signals;                // before anything starts a thread
   std::unique_ptr<Device> host_memory;  // what the host communicators work on
   // Ranks meet here first, and those that fail meet here last: it outlives a failure of the other.
   std::unique_ptr<Communicator> meeting;
   std::unique_ptr<Communicator> comm;
+  std::shared_ptr<MpiSession> session;  // null: none
   CoreSet cores;
   std::vector<CoreSet> host_cores;
   std::optional<Supervisor> supervisor;
@@ -88,6 +97,7 @@ struct World::State {
 
   void connect();
   SupervisedRank meet_the_others();
+  CostModel read_costs();
 };
 
 void World::State::connect() {
@@ -96,23 +106,42 @@ void World::State::connect() {
   const Launch launch = launched_by();
   if (!launch) {
     host_cores = {cores};
+    if (!collectives_file.empty()) read_collectives_file(collectives_file);  // may be wrong all the same
     comm = make_self_communicator(*host_memory);
     supervisor.emplace(SupervisedRank{.program = program}, signals);
     signals.set_ranks(0, {}, {});
     return;
   }
-  const std::shared_ptr<MpiSession> session = MpiSession::start(launch);
+  session = MpiSession::start(launch);
   meeting =
       make_host_communicator(session, *host_memory, {.progress = Progress::kInline, .shared_memory = false});
   SupervisedRank rank = meet_the_others();
+  const CostModel costs = read_costs();
   if (session->size() == 1) {
     comm = make_self_communicator(*host_memory);
   } else {
-    comm =
-        make_host_communicator(session, *host_memory, {.compute_threads = share_of_cores(cores, host_cores)});
+    comm = make_host_communicator(session, *host_memory,
+                                  {.compute_threads = share_of_cores(cores, host_cores), .costs = costs});
   }
   rank.comm = comm.get();
   supervisor.emplace(std::move(rank), signals);
+}
+
+// The first rank's, where it has any.
+CostModel World::State::read_costs() {
+  CostModel costs;
+  std::string error;
+  if (meeting->rank() == 0 && !collectives_file.empty()) {
+    try {
+      costs = read_collectives_file(collectives_file);
+    } catch (const FileError& wrong) {
+      error = wrong.what();
+    }
+  }
+  error = all_gather_strings(*meeting, error).front();
+  if (error.empty()) return costs;
+  if (meeting->rank() == 0) throw FileError(error);
+  throw PeerError(error);  // rank 0 prints it
 }
 
 // Checks that all ranks run the same program, and learns who shares this host.
@@ -139,8 +168,8 @@ SupervisedRank World::State::meet_the_others() {
   return rank;
 }
 
-World::World(int argc, char** argv)
-    : state_(std::make_unique<State>(program_name(argc > 0 ? argv[0] : nullptr))) {
+World::World(int argc, char** argv, const WorldOptions& options)
+    : state_(std::make_unique<State>(program_name(argc > 0 ? argv[0] : nullptr), options)) {
   state_->connect();
 }
 
@@ -204,6 +233,12 @@ void World::agree_on(std::span<const Fact> facts) {
   rondo::agree_on(*state_->comm, facts);
 }
 
+CostModel World::measure_collectives() {
+  if (size() == 1)
+    raise<Unavailable>("collectives cost nothing among 1 rank; start several under a launcher");
+  return measure_costs(state_->session, *state_->host_memory);
+}
+
 int World::report_failure(const std::exception& error) noexcept {
   return state_->supervisor->report_failure(error);
 }
@@ -212,10 +247,12 @@ std::string World::banner() {
   const Topology& topology = comm().topology();
   const std::string ranks = size() == 1 ? "1 rank" : fmt::format("{} ranks", size());
   const std::string hosts = topology.hosts() == 1 ? "1 host" : fmt::format("{} hosts", topology.hosts());
+  const std::string& file = state_->collectives_file;
+  const std::string costs = file.empty() || size() == 1 ? std::string() : fmt::format(" (tuned by {})", file);
   const Communicator& joins = state_->device_comm ? *state_->device_comm : comm();
   const bool simulated = state_->binding.gpus != nullptr && state_->binding.gpus->simulated();
-  return fmt::format("Rondo {}: {} on {}, {}\nEach rank: {}; {}\nLibraries: {}\n{}", version(), ranks, hosts,
-                     joins.name(), device().name(), backend().name(), libraries_of_this_build(),
+  return fmt::format("Rondo {}: {} on {}, {}{}\nEach rank: {}; {}\nLibraries: {}\n{}", version(), ranks,
+                     hosts, joins.name(), costs, device().name(), backend().name(), libraries_of_this_build(),
                      simulated ? kSimulatedNote : "");
 }
 

@@ -14,16 +14,23 @@ namespace rondo {
 class Communicator;
 class Device;
 class KernelBackend;
+struct CostModel;
 struct Fact;
+
+struct WorldOptions {
+  // Of rank 0: a file with what collectives cost here, see collectives_file.h. Empty: the one that rank 0's
+  // environment variable RONDO_COLLECTIVES names, if any.
+  std::string collectives_file = {};
+};
 
 class World {
  public:
   // Collective. Under a launcher (mpirun, srun, ...) joins the ranks it started; alone makes a world of one
   // without touching MPI. Checks that all ranks run the same build and agrees on the instruction set of their
-  // kernels. While it lives, an exception that leaves main on any rank ends the whole job with one message
-  // (see supervisor.h), and so does a signal to stop. One at a time in a process; throws InternalError for a
-  // second.
-  World(int argc, char** argv);
+  // kernels. Throws FileError for a wrong collectives file. While it lives, an exception that leaves main on
+  // any rank ends the whole job with one message (see supervisor.h), and so does a signal to stop. One at a
+  // time in a process; throws InternalError for a second.
+  World(int argc, char** argv, const WorldOptions& options = {});
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -49,6 +56,10 @@ class World {
   void all_or_none(const std::string& what, const std::function<void()>& action);
   // Collective. Throws the same MismatchError on every rank when a fact differs.
   void agree_on(std::span<const Fact> facts);
+
+  // Collective, and takes a few seconds: measures what collectives cost among these ranks. Equal on all
+  // ranks. Throws Unavailable for a world of one.
+  CostModel measure_collectives();
 
   // Number of the signal that asked this rank to stop, 0 while none has: for callbacks that vote to stop.
   // Each rank sees its own only.

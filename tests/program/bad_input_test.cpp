@@ -69,6 +69,17 @@ TEST_F(BadInput, Options) {
   expect_refused("--speed 9", kUsage, "--help");
 }
 
+TEST_F(BadInput, CollectivesFile) {
+  expect_refused(quick() + " --collectives /does/not/exist.json", kFailure,
+                 "/does/not/exist.json: cannot be read");
+  write_text(folder_ / "costs.json", "{\"costs\": {\"inside.latency_us\": 0}}");
+  expect_refused(quick() + " --collectives " + (folder_ / "costs.json").string(), kFailure, "costs.json: \"");
+  expect_refused("--collectives a --tune-collectives b", kUsage, "give one of them");
+  expect_one_error(run_command(train_line("--tune-collectives /does/not/exist/f", 2), folder_), kFailure,
+                   "train", "/does/not/exist/f: cannot be written");
+  expect_one_error(run_command(train_line("--tune-collectives f"), folder_), kFailure, "train", "1 rank");
+}
+
 TEST_F(BadInput, Devices) {
   expect_refused("--device cuda", kFailure, "--device cuda: ");
   expect_refused("--gpus 2", kUsage, "--gpus asks for 2 GPUs");

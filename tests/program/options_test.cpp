@@ -49,6 +49,13 @@ TEST(Options, Defaults) {
   EXPECT_TRUE(options.log_csv.empty());
 }
 
+TEST(Options, CollectivesFileIsReadOrWritten) {
+  EXPECT_EQ(parse({"--collectives", "f"}).collectives, "f");
+  EXPECT_EQ(parse({"--tune-collectives=g"}).tune_collectives, "g");
+  EXPECT_EQ(parse({"--tune-collectives=g"}).action, Action::kTrain);
+  EXPECT_THAT(refusal({"--collectives=f", "--tune-collectives=g"}), HasSubstr("--tune-collectives"));
+}
+
 TEST(Options, EveryValueArrives) {
   const ProgramOptions options = parse({"--model",
                                         "mlp",

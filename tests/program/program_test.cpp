@@ -59,6 +59,25 @@ TEST_F(Program, TrainsAloneAndOverRanks) {
   }
 }
 
+TEST_F(Program, MeasuresCollectivesForLaterRuns) {
+  Outcome outcome = run_command(train_line("--tune-collectives costs.json", 2), folder_);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("train with --collectives costs.json"));
+  const json file = json::parse(read_text(folder_ / "costs.json"));
+  EXPECT_THAT(file.at("where").get<std::string>(), HasSubstr("2 ranks on 1 hosts"));
+  for (const auto& [name, value] : file.at("costs").items()) EXPECT_GT(value.get<double>(), 0.0) << name;
+  outcome = run_command(train_line(quick() + " --collectives costs.json", 2), folder_);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("(tuned by costs.json)"));
+  // Rank 0's environment counts.
+  outcome = run_command("RONDO_COLLECTIVES=costs.json " + train_line(quick(), 2), folder_);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("(tuned by costs.json)"));
+  outcome = run_command("RONDO_COLLECTIVES=/does/not/exist " + train_line(quick(), 2), folder_);
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("train: error: /does/not/exist: cannot be read"));
+}
+
 TEST_F(Program, JsonLinesAndCsv) {
   const Outcome outcome = run_command(
       train_line("--model mlp --batch-size 40 --epochs 2 --log-jsonl log.jsonl --log-csv log.csv --data " +
