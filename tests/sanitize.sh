@@ -1,0 +1,70 @@
+#!/bin/bash
+# Builds the tests of the collectives with sanitizers and runs them: every suite of tests/comm, with ranks as threads,
+# as forked processes and under mpirun.
+#   tests/sanitize.sh [thread|address|all] [arguments of ctest]
+# thread:  data races among threads (preset tsan, folder build-tsan). Of memory that processes share it sees what each
+#          process does by itself.
+# address: overruns, use after free, leaks and undefined behaviour (preset asan, folder build-asan).
+# all (the default): one after the other. Without arguments of ctest: -R '^comm_'. RONDO_SANITIZE_FOLDER=DIR: build
+# there instead. RONDO_NO_INSTALL=1: install nothing.
+set -euo pipefail
+case "${1:-all}" in
+  thread | address) kinds=("$1") ;;
+  all) kinds=(thread address) ;;
+  *)
+    sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
+    exit $([[ $1 == -h || $1 == --help ]] && echo 0 || echo 2)
+    ;;
+esac
+shift $(($# > 0))
+[ $# -gt 0 ] || set -- -R '^comm_'
+. "$(dirname "${BASH_SOURCE[0]}")/../cmake/setup.sh"
+rondo_install "${rondo_packages[@]}"
+cd "$rondo_root"
+
+# GCC 12's thread sanitizer cannot live with every address layout that newer kernels choose at random.
+fixed_layout=(setarch -R)
+"${fixed_layout[@]}" true 2>/dev/null || fixed_layout=()
+
+# Suppressed is what goes on inside of Open MPI and the libraries that it brings along, whoever called them:
+# - thread: they are not instrumented, so that their own locks and atomics are unseen, and what one of their threads
+#   hands to another (connections, incoming messages) looks like a race. The sanitizer wants each library by its name,
+#   and no more than 128 of them: those of processes that communicate, not of launchers and daemons.
+# - address: they do not give back at the end all that they took at the beginning.
+suppressions() {  # suppressions KIND
+  if [ "$1" = address ]; then
+    printf 'leak:%s\n' libmpi. libopen-rte. libopen-pal. libpmix. libevent libhwloc. libfabric. mca_ pmix_mca
+    return
+  fi
+  local libraries='mpi|open-rte|open-pal|pmix|event(_core|_pthreads)?(-[0-9.]+)?|hwloc|fabric|ucp|ucs|uct|ucm|psm2?'
+  local parts='allocator|bml|btl|coll|mpool|mtl|op|osc|pml|rcache|shmem|topo|pmix|vprotocol'
+  local folder
+  folder=$(dirname "$(ldconfig -p | sed -nE 's/.* (.*libmpi\.so\.[0-9]+)$/\1/p' | head -n 1)")
+  {
+    ldconfig -p | sed -nE "s/^\s*(lib($libraries)\.so\.[0-9]+) .*/\1/p"
+    find "$folder" -path '*openmpi*' -name 'mca_*.so' -printf '%f\n' | grep -E "^mca_($parts)_"
+    find "$folder" -path '*pmix*' -name 'mca_*.so' -printf '%f\n'
+  } 2>/dev/null | sort -u | sed 's/^/called_from_lib:/'
+}
+
+check() {  # check KIND BUILD_FOLDER PRESET ARGUMENTS_OF_CTEST...
+  local kind=$1 build=$2 preset=$3 targets
+  shift 3
+  [ -f "$build/build.ninja" ] || cmake --preset "$preset" -B "$build" >/dev/null || return
+  cmake --build "$build" --target build.ninja >/dev/null || return
+  mapfile -t targets < <(ninja -C "$build" -t targets all | sed -nE 's|^(tests/comm_[a-z_]+): CXX_EXECUTABLE.*|\1|p')
+  cmake --build "$build" --target "${targets[@]}" || return
+  suppressions "$kind" >"$build/suppressions"
+  export TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1 suppressions=$build/suppressions"
+  export ASAN_OPTIONS="detect_stack_use_after_return=1 strict_string_checks=1"
+  export LSAN_OPTIONS="suppressions=$build/suppressions print_suppressions=0"
+  export UBSAN_OPTIONS="print_stacktrace=1 halt_on_error=1"
+  "${fixed_layout[@]}" ctest --test-dir "$build" --output-on-failure --no-tests=error "$@"
+}
+
+status=0
+for kind in "${kinds[@]}"; do
+  preset=${kind:0:1}san
+  check "$kind" "${RONDO_SANITIZE_FOLDER:-$rondo_root/build-$preset}" "$preset" "$@" || status=1
+done
+exit $status
