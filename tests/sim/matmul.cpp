@@ -1,4 +1,7 @@
+#include <immintrin.h>
+
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -12,19 +15,40 @@ constexpr int64_t kColumns = 16;
 constexpr int64_t kDepth = 256;
 constexpr int64_t kPanel = 96;  // rows of a packed at once
 
-// The default clone is for machines without AVX2.
-#define RONDO_SIM_CLONES __attribute__((target_clones("arch=haswell", "default")))
+// tile = packed rows * packed columns.
+using RunTile = void (*)(int64_t depth, const float* a, const float* b, float* tile);
 
-// tile += packed rows * packed columns
-RONDO_SIM_CLONES void run_tile(int64_t depth, const float* a, const float* b, float* tile) {
-  float sums[kRows][kColumns] = {};
+__attribute__((target("avx2,fma"))) void run_tile_avx2(int64_t depth, const float* a, const float* b,
+                                                       float* tile) {
+  __m256 sums[kRows][2];
+#pragma GCC unroll 6
+  for (int64_t i = 0; i < kRows; ++i) sums[i][0] = sums[i][1] = _mm256_setzero_ps();
   for (int64_t l = 0; l < depth; ++l) {
+    const __m256 left = _mm256_loadu_ps(b + l * kColumns);
+    const __m256 right = _mm256_loadu_ps(b + l * kColumns + 8);
+#pragma GCC unroll 6
     for (int64_t i = 0; i < kRows; ++i) {
-      const float value = a[l * kRows + i];
-      for (int64_t j = 0; j < kColumns; ++j) sums[i][j] += value * b[l * kColumns + j];
+      const __m256 value = _mm256_broadcast_ss(a + l * kRows + i);
+      sums[i][0] = _mm256_fmadd_ps(value, left, sums[i][0]);
+      sums[i][1] = _mm256_fmadd_ps(value, right, sums[i][1]);
     }
   }
-  std::memcpy(tile, sums, sizeof sums);
+#pragma GCC unroll 6
+  for (int64_t i = 0; i < kRows; ++i) {
+    _mm256_storeu_ps(tile + i * kColumns, sums[i][0]);
+    _mm256_storeu_ps(tile + i * kColumns + 8, sums[i][1]);
+  }
+}
+
+void run_tile_plain(int64_t depth, const float* a, const float* b, float* tile) {
+  std::fill_n(tile, kRows * kColumns, 0.0f);
+  for (int64_t l = 0; l < depth; ++l) {
+    for (int64_t i = 0; i < kRows; ++i) {
+      for (int64_t j = 0; j < kColumns; ++j) {
+        tile[i * kColumns + j] = std::fma(a[l * kRows + i], b[l * kColumns + j], tile[i * kColumns + j]);
+      }
+    }
+  }
 }
 
 void pack_rows(const Matrix& a, int64_t i0, int64_t rows, int64_t l0, int64_t depth, float* to) {
@@ -63,6 +87,8 @@ void multiply(int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b,
   std::vector<float> rows(static_cast<size_t>(rounded(kPanel, kRows) * kDepth));
   std::vector<float> columns(static_cast<size_t>(rounded(n, kColumns) * kDepth));
   float tile[kRows * kColumns];
+  const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+  const RunTile run_tile = avx2 ? run_tile_avx2 : run_tile_plain;
   for (int64_t l0 = 0; l0 < k; l0 += kDepth) {
     const int64_t depth = std::min(kDepth, k - l0);
     pack_columns(b, l0, depth, n, columns.data());
