@@ -55,26 +55,32 @@ TEST_F(ElementwiseTest, SigmoidAndTanhAreAccurateEverywhere) {
   const auto *in = operand(plain({kCount}), x), *s = result(plain({kCount})), *t = result(plain({kCount}));
   sigmoid->forward(on(*sigmoid), in->tensor(), s->tensor());
   tanh->forward(on(*tanh), in->tensor(), t->tensor());
+  const std::vector<float> got_s = s->read<float>(), got_t = t->read<float>();
   double worst_sigmoid = 0.0, worst_tanh = 0.0;
   for (int64_t i = 0; i < kCount; ++i) {
     const double exact_s = 1.0 / (1.0 + std::exp(-x[i])), exact_t = std::tanh(x[i]);
-    worst_sigmoid = std::max(worst_sigmoid, std::fabs(s->tensor().as<float>()[i] - exact_s) / exact_s);
-    if (x[i] != 0.0) worst_tanh = std::max(worst_tanh, std::fabs(t->tensor().as<float>()[i] / exact_t - 1.0));
+    worst_sigmoid = std::max(worst_sigmoid, std::fabs(got_s[static_cast<size_t>(i)] - exact_s) / exact_s);
+    if (x[i] == 0.0) continue;
+    worst_tanh = std::max(worst_tanh, std::fabs(got_t[static_cast<size_t>(i)] / exact_t - 1.0));
   }
-  EXPECT_LT(worst_sigmoid, 2e-7);
-  EXPECT_LT(worst_tanh, 2e-7);
+  const double most = on_host() ? 2e-7 : 4e-7;  // CUDA's exp and tanh are right to 2 units in the last place
+  EXPECT_LT(worst_sigmoid, most);
+  EXPECT_LT(worst_tanh, most);
 
   const float infinity = std::numeric_limits<float>::infinity(),
               nan = std::numeric_limits<float>::quiet_NaN();
   const auto small = backend->activation(Activation::kTanh, plain({6}));
   const auto logistic = backend->activation(Activation::kSigmoid, plain({6}));
-  float values[6] = {infinity, -infinity, 0.0f, nan, 1000.0f, -1000.0f}, out[6];
-  small->forward(on(*small), {plain({6}), values}, {plain({6}), out});
+  const float values[6] = {infinity, -infinity, 0.0f, nan, 1000.0f, -1000.0f};
+  const auto *special = raw(plain({6}), values), *result_of = result(plain({6}));
+  small->forward(on(*small), special->tensor(), result_of->tensor());
+  std::vector<float> out = result_of->read<float>();
   EXPECT_EQ(out[0], 1.0f);
   EXPECT_EQ(out[1], -1.0f);
   EXPECT_EQ(out[2], 0.0f);
   EXPECT_TRUE(std::isnan(out[3]));
-  logistic->forward(on(*logistic), {plain({6}), values}, {plain({6}), out});
+  logistic->forward(on(*logistic), special->tensor(), result_of->tensor());
+  out = result_of->read<float>();
   EXPECT_EQ(out[0], 1.0f);
   EXPECT_EQ(out[1], 0.0f);
   EXPECT_EQ(out[2], 0.5f);
@@ -130,10 +136,12 @@ TEST_F(ElementwiseTest, ConcatJoinsAndSplits) {
     EXPECT_EQ(total, 9);
     std::vector<Array> arrays;
     std::vector<Tensor> parts, back;
+    std::vector<const Guarded*> back_memory;
     for (size_t i = 0; i < inputs.size(); ++i) {
       arrays.push_back(random_array(inputs[i].shape, i));
       parts.push_back(operand(inputs[i], arrays[i])->tensor());
-      back.push_back(result(inputs[i])->tensor());
+      back_memory.push_back(result(inputs[i]));
+      back.push_back(back_memory.back()->tensor());
     }
     const auto* whole = result(kernel->output());
     kernel->join(on(*kernel), parts, whole->tensor());
@@ -150,9 +158,9 @@ TEST_F(ElementwiseTest, ConcatJoinsAndSplits) {
     }
     kernel->split(on(*kernel), whole->tensor(), back);
     for (size_t i = 0; i < inputs.size(); ++i) {
+      const std::vector<float> got = back_memory[i]->read<float>();
       for (int64_t k = 0; k < arrays[i].size(); ++k) {
-        EXPECT_EQ(static_cast<double>(back[i].as<float>()[k]),
-                  static_cast<double>(static_cast<float>(arrays[i][k])));
+        EXPECT_EQ(got[static_cast<size_t>(k)], static_cast<float>(arrays[i][k]));
       }
     }
     check_guards();
@@ -174,14 +182,14 @@ class LossTest : public ElementwiseTest {
     EXPECT_EQ(kernel->label().shape, y.shape);
     EXPECT_EQ(kernel->label().dtype, sparse ? DType::kI32 : DType::kF32);
     const Tensor label =
-        sparse ? Tensor{kernel->label(), classes.data()} : operand(plain(y.shape), y)->tensor();
+        (sparse ? raw(kernel->label(), classes.data()) : operand(plain(y.shape), y))->tensor();
     const auto *in = operand(plain(x.shape), x), *grad = result(plain(x.shape));
-    double with = 0.0, without = 0.0;
-    kernel->run(on(*kernel), in->tensor(), label, &with, grad->tensor());
-    kernel->run(on(*kernel), in->tensor(), label, &without, Tensor());
+    const auto *with = number(), *without = number();
+    kernel->run(on(*kernel), in->tensor(), label, with->as<double>(), grad->tensor());
+    kernel->run(on(*kernel), in->tensor(), label, without->as<double>(), Tensor());
     const double exact = loss(x, y, kind, logits);
-    EXPECT_NEAR(with, exact, 2e-6 * std::max(1.0, std::fabs(exact)));
-    EXPECT_NEAR(without, with, 1e-9 * std::max(1.0, std::fabs(exact)));
+    EXPECT_NEAR(value(with), exact, 2e-6 * std::max(1.0, std::fabs(exact)));
+    EXPECT_NEAR(value(without), value(with), 1e-9 * std::max(1.0, std::fabs(exact)));
     Array expected = loss_gradient(x, y, kind, logits);
     for (double& v : expected.values) v *= static_cast<double>(state.inverse_batch);
     EXPECT_LT(relative_error(array(grad), expected), 2e-6);
@@ -220,14 +228,23 @@ TEST_F(LossTest, HugeLogitsStayFinite) {
   check(Loss::kSparseCategoricalCrossentropy, true, x, y);
 }
 
-TEST_F(LossTest, ALabelOutsideTheClassesIsNamed) {
+TEST_F(LossTest, ALabelOutsideTheClassesIsNamedOrMakesTheLossNan) {
   const auto kernel = backend->loss({.prediction = plain({2, 3}), .from_logits = true});
-  float x[6] = {};
+  const auto* x = operand(plain({2, 3}), Array(Shape{2, 3}));
   for (const int32_t bad : {3, -1}) {
-    int32_t y[2] = {0, bad};
-    double sum = 0.0;
+    const int32_t y[2] = {0, bad};
+    const auto* label = raw(kernel->label(), y);
+    const auto *sum = number(), *grad = result(plain({2, 3}));
+    if (!on_host()) {
+      kernel->run(on(*kernel), x->tensor(), label->tensor(), sum->as<double>(), grad->tensor());
+      EXPECT_TRUE(std::isnan(value(sum)));
+      const std::vector<float> g = grad->read<float>();
+      EXPECT_EQ(std::vector<float>(g.begin() + 3, g.end()), (std::vector<float>{0.0f, 0.0f, 0.0f}));
+      EXPECT_NE(g[0], 0.0f);
+      continue;
+    }
     try {
-      kernel->run(on(*kernel), {plain({2, 3}), x}, {kernel->label(), y}, &sum, Tensor());
+      kernel->run(on(*kernel), x->tensor(), label->tensor(), sum->as<double>(), Tensor());
       FAIL() << "accepted label " << bad;
     } catch (const InvalidArgument& error) {
       EXPECT_NE(std::string(error.what()).find("row 1"), std::string::npos) << error.what();
@@ -237,11 +254,12 @@ TEST_F(LossTest, ALabelOutsideTheClassesIsNamed) {
 
 TEST_F(LossTest, NanReachesTheLoss) {
   const auto kernel = backend->loss({.prediction = plain({1, 3}), .from_logits = true});
-  float x[3] = {0.0f, std::numeric_limits<float>::quiet_NaN(), 1.0f};
-  int32_t y[1] = {0};
-  double sum = 0.0;
-  kernel->run(on(*kernel), {plain({1, 3}), x}, {kernel->label(), y}, &sum, Tensor());
-  EXPECT_TRUE(std::isnan(sum));
+  const float x[3] = {0.0f, std::numeric_limits<float>::quiet_NaN(), 1.0f};
+  const int32_t y[1] = {0};
+  const auto* sum = number();
+  kernel->run(on(*kernel), raw(plain({1, 3}), x)->tensor(), raw(kernel->label(), y)->tensor(),
+              sum->as<double>(), Tensor());
+  EXPECT_TRUE(std::isnan(value(sum)));
 }
 
 TEST_F(LossTest, Metrics) {
@@ -257,18 +275,18 @@ TEST_F(LossTest, Metrics) {
       sparse[i] = static_cast<int32_t>(static_cast<int64_t>(i) % classes);
       label[static_cast<int64_t>(i)] = sparse[i];
     }
-    const auto *in = operand(plain(shape), x), *target = operand(plain(shape), y);
+    const auto *in = operand(plain(shape), x), *target = operand(plain(shape), y),
+               *target_classes = raw({label.shape, DType::kI32, {}}, sparse.data());
     for (const auto kind : {Metric::kCategoricalAccuracy, Metric::kSparseCategoricalAccuracy,
                             Metric::kBinaryAccuracy, Metric::kMeanSquaredError, Metric::kMeanAbsoluteError}) {
       for (const bool logits : {false, true}) {
         const bool is_sparse = kind == Metric::kSparseCategoricalAccuracy;
         const auto kernel =
             backend->metric({.metric = kind, .prediction = plain(shape), .from_logits = logits});
-        double sum = -1.0;
-        kernel->run(on(*kernel), in->tensor(),
-                    is_sparse ? Tensor{{label.shape, DType::kI32, {}}, sparse.data()} : target->tensor(),
-                    &sum);
-        EXPECT_NEAR(sum, metric(x, is_sparse ? label : y, kind, logits), 1e-6);
+        const auto* sum = number();
+        kernel->run(on(*kernel), in->tensor(), (is_sparse ? target_classes : target)->tensor(),
+                    sum->as<double>());
+        EXPECT_NEAR(value(sum), metric(x, is_sparse ? label : y, kind, logits), 1e-6);
       }
     }
   }
@@ -279,12 +297,16 @@ class UpdateTest : public ElementwiseTest {
   std::vector<float> step(const UpdateSpec& spec, std::vector<float> gradients = {0.1f, -0.2f, 0.3f}) {
     // Golden values: one weight, three gradients one after another.
     const auto kernel = backend->update(spec);
-    float w = 1.0f, first = 0.0f, second = 0.0f;
+    const float one = 1.0f, zero = 0.0f;
+    const TensorDesc single = plain({1});
+    const auto *w = raw(single, &one), *first = raw(single, &zero), *second = raw(single, &zero);
     std::vector<float> after;
     for (size_t t = 0; t < gradients.size(); ++t) {
       state.update = static_cast<int64_t>(t) + 1;
-      kernel->run(on(*kernel), {&w, &gradients[t], {&first, &second}, 1});
-      after.push_back(w);
+      const auto* g = raw(single, &gradients[t]);
+      kernel->run(on(*kernel),
+                  {w->as<float>(), g->as<float>(), {first->as<float>(), second->as<float>()}, 1});
+      after.push_back(w->read<float>()[0]);
     }
     return after;
   }
@@ -328,51 +350,59 @@ TEST_F(UpdateTest, LongSpansMatchOneByOne) {
                               g->tensor().as<float>(),
                               {m->tensor().as<float>(), v->tensor().as<float>()},
                               kCount});
-    for (int64_t i = 0; i < kCount; i += 777) {
-      float slots[2] = {0.0f, 0.0f};
-      kernel->run(on(*kernel),
-                  {alone->tensor().as<float>() + i, g->tensor().as<float>() + i, {&slots[0], &slots[1]}, 1});
-      EXPECT_EQ(w->tensor().as<float>()[i], alone->tensor().as<float>()[i]);
+    const auto *first = operand(plain(shape), Array(shape)), *second = operand(plain(shape), Array(shape));
+    for (int64_t i = 0; i < kCount; i += 7777) {
+      kernel->run(
+          on(*kernel),
+          {alone->as<float>() + i, g->as<float>() + i, {first->as<float>() + i, second->as<float>() + i}, 1});
+      EXPECT_EQ(w->read<float>()[static_cast<size_t>(i)], alone->read<float>()[static_cast<size_t>(i)]);
     }
     check_guards();
     operands.clear();
   }
 }
 
-TEST_F(UpdateTest, ThreadsChangeNoBit) {
-  constexpr int64_t kCount = 200003;
-  const auto desc = plain({kCount});
-  const auto two = make_cpu_device(2);
-  const auto threaded = make_cpu_backend(*two);
-  const Array x = random_array(desc.shape, 1), y = random_array(desc.shape, 2);
-  std::vector<std::vector<double>> results[2];
-  for (auto* with : {backend.get(), threaded.get()}) {
-    auto& found = results[with == backend.get() ? 0 : 1];
-    const auto *a = operand(desc, x), *b = operand(desc, y), *c = operand(desc, Array(desc.shape)),
-               *d = operand(desc, Array(desc.shape));
-    with->add(desc)->run(on(0), a->tensor(), b->tensor(), c->tensor());
-    found.push_back(array(c).values);
-    with->activation(Activation::kTanh, desc)->forward(on(0), a->tensor(), c->tensor());
-    found.push_back(array(c).values);
-    with->update({RmsPropUpdate{}})
-        ->run(on(0), {a->tensor().as<float>(), b->tensor().as<float>(), {d->tensor().as<float>()}, kCount});
-    found.push_back(array(a).values);
-  }
-  EXPECT_EQ(results[0], results[1]);
-}
-
-TEST_F(UpdateTest, SquareSumDoesNotDependOnThreads) {
+TEST_F(UpdateTest, SquareSum) {
+  const auto kernel = backend->square_sum();
   for (const int64_t count : {int64_t{0}, int64_t{1}, int64_t{1000}, int64_t{300007}}) {
     const Array x = random_array(Shape{count}, 3);
-    std::vector<float> values(x.values.begin(), x.values.end());
-    double exact = 0.0, one = -1.0, three = -1.0;
-    for (const float v : values) exact += static_cast<double>(v) * static_cast<double>(v);
-    backend->square_sum()->run(on(0), values.data(), count, &one);
-    const auto many = make_cpu_device(3);
-    make_cpu_backend(*many)->square_sum()->run(on(0), values.data(), count, &three);
-    EXPECT_NEAR(one, exact, 1e-12 * std::max(1.0, exact));
-    EXPECT_EQ(one, three);
+    double exact = 0.0;
+    for (const double v : x.values) exact += v * v;
+    const auto *values = operand(plain({count}), x), *sum = number(), *again = number();
+    kernel->run(on(*kernel), values->as<float>(), count, sum->as<double>());
+    kernel->run(on(*kernel), values->as<float>(), count, again->as<double>());
+    EXPECT_NEAR(value(sum), exact, 1e-12 * std::max(1.0, exact));
+    EXPECT_EQ(value(sum), value(again));
   }
+}
+
+TEST_F(UpdateTest, ClippingByNormLowersTheGradientScale) {
+  const double squares[3] = {9.0, 16.0, 144.0};
+  const auto* sums = raw({Shape{3}, DType::kF64, {}}, squares);
+  for (const double limit : {6.5, 13.0, 20.0}) {
+    const auto kernel = backend->clip(limit);
+    const auto* norm = number();
+    state.gradient_scale = 0.5f;
+    const Execution execution = on(*kernel);
+    kernel->run(execution, sums->as<double>(), 3, state_memory.as<StepState>(), norm->as<double>());
+    EXPECT_DOUBLE_EQ(value(norm), 13.0);
+    StepState after;
+    stream->copy(&after, state_memory.data(), sizeof(after));
+    stream->synchronize();
+    EXPECT_FLOAT_EQ(after.gradient_scale, static_cast<float>(0.5 * std::min(1.0, limit / 13.0)));
+  }
+  EXPECT_THROW(backend->clip(0.0), InvalidArgument);
+}
+
+TEST_F(UpdateTest, TheTailHoldsSumsAndTheVote) {
+  const double values[2] = {1.5, -2.25};
+  state.vote = 3.0f;
+  const auto* sums = raw({Shape{2}, DType::kF64, {}}, values);
+  const auto* tail = result(plain({3}));
+  const auto kernel = backend->tail();
+  kernel->run(on(*kernel), sums->as<double>(), 2, tail->as<float>());
+  EXPECT_EQ(tail->read<float>(), (std::vector<float>{1.5f, -2.25f, 3.0f}));
+  check_guards();
 }
 
 }  // namespace

@@ -1,6 +1,10 @@
 // A program of its own: the instruction set can be limited only before the first kernel is made.
+#include <gtest/gtest.h>
+
 #include "runtime/base/error.h"
-#include "tests/kernels/fixture.h"
+#include "runtime/device/cpu/cpu_device.h"
+#include "runtime/kernels/conv.h"
+#include "runtime/kernels/cpu/cpu_backend.h"
 
 namespace rondo::test {
 namespace {
