@@ -86,7 +86,7 @@ bool SharedCollective::advance_chunks() {
 
 bool SharedCollective::fill_chunk() {
   const int64_t chunk = base_ + filled_;
-  if (!all_reached(&Mailbox::consumed, chunk + 1 - SharedGroup::kSlots)) return false;
+  if (!all_reached(&Mailbox::consumed, chunk + 1 - group_.slots_in_use())) return false;
   const int64_t offset = filled_ * SharedGroup::kSlotBytes;
   const int64_t bytes = std::min(SharedGroup::kSlotBytes, call_.in.bytes() - offset);
   std::memcpy(group_.slot(rank(), chunk), static_cast<const std::byte*>(call_.in.data) + offset,

@@ -217,7 +217,7 @@ void SharedCollective::finish() {
 // Exact, since a rank that is needed no more may have left.
 bool SharedCollective::waits_for(int other) const {
   const Mailbox& box = group_.mailbox(other);
-  const bool slot_taken = box.consumed.load() < base_ + filled_ + 1 - SharedGroup::kSlots;
+  const bool slot_taken = box.consumed.load() < base_ + filled_ + 1 - group_.slots_in_use();
   switch (stage_) {
     case Stage::kArrive:
       return group_.post(other, number_).call.load() != number_ + 1;

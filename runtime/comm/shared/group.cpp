@@ -63,6 +63,10 @@ std::byte* SharedGroup::letter(int rank, int64_t call) const {
   return of.source == Source::kTiny ? of.tiny : reinterpret_cast<std::byte*>(&of) + sizeof(Post);
 }
 
+int SharedGroup::slots_in_use() const {
+  return world_->crowded() ? kSlots : kSlotsInCache;
+}
+
 std::byte* SharedGroup::slot(int rank, int64_t chunk) const {
   return mapping_.part(rank) + slots_begin(size()) + chunk % kSlots * kSlotBytes;
 }

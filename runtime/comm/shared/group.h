@@ -69,8 +69,11 @@ struct Mailbox {
 class SharedGroup {
  public:
   static constexpr int64_t kLetterBytes = 32 << 10;
-  static constexpr int64_t kSlotBytes = 128 << 10;
-  static constexpr int kSlots = 8;
+  // Of a rank's slots as few are in use at once as keep it busy, so that they stay in the caches; where ranks
+  // share cores, as many as there are: they meet less often.
+  static constexpr int64_t kSlotBytes = 32 << 10;
+  static constexpr int kSlots = 32;
+  static constexpr int kSlotsInCache = 8;
 
   // Collective among the members: `members` ranks them, world_ranks[r] is member r's rank in the world.
   // Throws on every member or on none.
@@ -98,6 +101,7 @@ class SharedGroup {
   int64_t* counts(int rank, int64_t call) const;
   std::byte* letter(int rank, int64_t call) const;  // of a post with kTiny or kLetter
   std::byte* slot(int rank, int64_t chunk) const;
+  int slots_in_use() const;
   void ring() const;
 
   std::shared_ptr<SharedWorld> world_;

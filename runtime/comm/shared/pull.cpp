@@ -104,8 +104,8 @@ bool SharedCollective::advance_pull() {
   const Post& mine = group_.post(rank(), number_);
   const int64_t to_fill = mine.source == Source::kSlots ? mine.chunks : 0;
   bool moved = false;
-  constexpr int kSteps = SharedGroup::kSlots;
-  for (int step = 0; step < kSteps; ++step) {
+  const int steps = group_.slots_in_use();
+  for (int step = 0; step < steps; ++step) {
     const bool filled = filled_ < to_fill && fill_lanes();
     // Its own piece must be in the slot before something takes its place.
     const bool taken = taken_ < pieces_ && (taken_ >= to_fill || taken_ < filled_) && take_piece();
@@ -121,7 +121,7 @@ bool SharedCollective::advance_pull() {
 
 bool SharedCollective::fill_lanes() {
   const int64_t chunk = base_ + filled_;
-  if (!all_reached(&Mailbox::consumed, chunk + 1 - SharedGroup::kSlots)) return false;
+  if (!all_reached(&Mailbox::consumed, chunk + 1 - group_.slots_in_use())) return false;
   std::byte* slot = group_.slot(rank(), chunk);
   const auto* in = static_cast<const std::byte*>(call_.in.data);
   const int64_t offset = filled_ * lane_bytes();
