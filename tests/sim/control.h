@@ -25,3 +25,10 @@ std::string leftovers();
 std::vector<int> touched_devices();
 
 }  // namespace rondo::sim
+
+// The same for tests that load the module, found with dlsym. The text is the caller's until its next call.
+extern "C" {
+void rondo_sim_seed_delays(uint64_t seed);
+void rondo_sim_counters(rondo::sim::Counters* counters);
+const char* rondo_sim_leftovers();
+}

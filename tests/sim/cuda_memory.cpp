@@ -82,6 +82,18 @@ std::string leftovers() {
 
 extern "C" {
 
+void rondo_sim_seed_delays(uint64_t seed) {
+  seed_delays(seed);
+}
+void rondo_sim_counters(Counters* to) {
+  *to = counters();
+}
+const char* rondo_sim_leftovers() {
+  thread_local std::string text;
+  text = leftovers();
+  return text.c_str();
+}
+
 cudaError_t cudaMalloc(void** data, size_t bytes) {
   return locked([&](Driver& sim) {
     if (const cudaError_t error = forbid_in_capture(sim); error != cudaSuccess) return error;
