@@ -28,23 +28,20 @@ fixed_layout=(setarch -R)
 
 # Suppressed is what goes on inside of Open MPI and the libraries that it brings along, whoever called them:
 # - thread: they are not instrumented, so that their own locks and atomics are unseen, and what one of their threads
-#   hands to another (connections, incoming messages) looks like a race. The sanitizer wants each library by its name,
-#   and no more than 128 of them: those of processes that communicate, not of launchers and daemons.
+#   hands to another (connections, incoming messages) looks like a race. Libraries that stay are silenced as a whole;
+#   those that Open MPI loads and unloads, whose names begin with mca_, and libpmix, by their place in a report.
 # - address: they do not give back at the end all that they took at the beginning.
 suppressions() {  # suppressions KIND
+  local libraries='mpi|open-rte|open-pal|event_core(-[0-9.]+)?|event_pthreads(-[0-9.]+)?'
   if [ "$1" = address ]; then
-    printf 'leak:%s\n' libmpi. libopen-rte. libopen-pal. libpmix. libevent libhwloc. libfabric. mca_ pmix_mca
-    return
+    printf 'leak:%s\n' libmpi. libopen-rte. libopen-pal. libpmix. libevent libhwloc. libfabric. mca_
+  else
+    ldconfig -p | sed -nE "s/^\s*(lib($libraries)\.so\.[0-9]+) .*/called_from_lib:\1/p" | sort -u
+    local what
+    for what in race mutex deadlock signal thread; do
+      printf "$what:%s\n" mca_ libpmix. libopen-pal. libopen-rte.
+    done
   fi
-  local libraries='mpi|open-rte|open-pal|pmix|event(_core|_pthreads)?(-[0-9.]+)?|hwloc|fabric|ucp|ucs|uct|ucm|psm2?'
-  local parts='allocator|bml|btl|coll|mpool|mtl|op|osc|pml|rcache|shmem|topo|pmix|vprotocol'
-  local folder
-  folder=$(dirname "$(ldconfig -p | sed -nE 's/.* (.*libmpi\.so\.[0-9]+)$/\1/p' | head -n 1)")
-  {
-    ldconfig -p | sed -nE "s/^\s*(lib($libraries)\.so\.[0-9]+) .*/\1/p"
-    find "$folder" -path '*openmpi*' -name 'mca_*.so' -printf '%f\n' | grep -E "^mca_($parts)_"
-    find "$folder" -path '*pmix*' -name 'mca_*.so' -printf '%f\n'
-  } 2>/dev/null | sort -u | sed 's/^/called_from_lib:/'
 }
 
 check() {  # check KIND BUILD_FOLDER PRESET ARGUMENTS_OF_CTEST...

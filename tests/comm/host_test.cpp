@@ -10,6 +10,8 @@
 
 #include "runtime/base/error.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/cost_model.h"
+#include "runtime/comm/half.h"
 #include "runtime/comm/host/host_communicator.h"
 #include "runtime/comm/mpi/session.h"
 #include "runtime/device/cpu/cpu_device.h"
@@ -121,6 +123,34 @@ TEST(HostCommunicator, SharesMemoryWithinHostsOfEqualSize) {
   if (size > 1) {
     const bool fits = size % 2 == 0 && size > 2;
     EXPECT_EQ(comm->name().find("shared memory in hosts") != std::string::npos, fits) << comm->name();
+  }
+}
+
+// 256 + 1 + 1 + ... in bfloat16, whose steps are 2 there: rounding on the way would lose every 1.
+TEST(HostCommunicator, SixteenBitFloatsAreRoundedOnceAcrossHosts) {
+  const auto device = make_cpu_device(1);
+  const Mode& two_hosts = kModes[4];
+  const auto comm = make_communicator(*device, two_hosts);
+  constexpr int64_t kCount = 100003;
+  if (comm->name().find("shared memory in hosts") != std::string::npos) {
+    const ReduceShape shape{.ranks = comm->size(),
+                            .hosts = 2,
+                            .most_on_a_host = comm->size() / 2,
+                            .bytes = 2 * kCount,
+                            .hosts_share = true,
+                            .rounds_once = true};
+    EXPECT_EQ(choose_all_reduce(played_costs(two_hosts), shape), ReduceAlgorithm::kHosts);
+  }
+  const half::bfloat16 mine(comm->rank() == 0 ? 256.0f : 1.0f);
+  const half::bfloat16 sum(255.0f + static_cast<float>(comm->size()));
+  std::vector<uint16_t> in(kCount, mine.bits);
+  std::vector<uint16_t> out(kCount);
+  for (const bool in_place : {false, true}) {
+    const Span result{in_place ? in.data() : out.data(), kCount, DType::kBF16};
+    comm->all_reduce({in.data(), kCount, DType::kBF16}, result, ReduceOp::kSum).wait();
+    for (int64_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(static_cast<const uint16_t*>(result.data)[i], sum.bits) << i;
+    }
   }
 }
 
