@@ -126,6 +126,7 @@ int train(World& world, int argc, char** argv) {
     callbacks.emplace(options, world);
     data = open_data(options.data, options.validation_split, options.seed);
   });
+  world.device_comm();  // so that the banner names it
   if (world.rank() == 0 && options.progress != ProgressMode::kNone) {
     if (!data.note.empty()) fmt::print("{}\n", data.note);
     fmt::print("{}", world.banner());

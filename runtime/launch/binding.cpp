@@ -1,5 +1,7 @@
 #include "runtime/launch/binding.h"
 
+#include <utility>
+
 #include "runtime/base/error.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/kernels/cpu/cpu_backend.h"
@@ -58,6 +60,7 @@ Binding bind_device(const BindOptions& options, const CoreSet& own, std::span<co
           "--threads is {}; it takes 1 to {}, or 0 for this rank's share of the cores", options.threads,
           kMostThreads);
   const GpuRequest request = parse_gpus(options.gpus);
+  std::string no_gpu;
   if (options.device != DeviceChoice::kCpu) {
     FoundGpus found = find_gpus();
     const bool declined = options.device == DeviceChoice::kAuto && request.given && request.count == 0;
@@ -67,11 +70,13 @@ Binding bind_device(const BindOptions& options, const CoreSet& own, std::span<co
           "--device cuda: {}; use --device cpu, or auto, which takes a GPU where one can be used",
           found.reason);
     }
+    if (!declined) no_gpu = ", for " + found.reason;
   }
   check_gpus(request, 0);
   Binding binding;
   binding.device = make_cpu_device(options.threads > 0 ? options.threads : share_of_cores(own, host));
   binding.backend = make_cpu_backend(*binding.device);
+  binding.no_gpu = std::move(no_gpu);
   return binding;
 }
 

@@ -40,6 +40,8 @@ struct Binding {
   GpuModule* gpus = nullptr;  // null: a host device
   GpuInfo gpu = {};           // the one that was taken
   int visible_gpus = 0;       // to this process
+  std::string no_gpu =
+      {};  // of a host device that --device auto chose: ", for no NVIDIA driver ...", or empty
 
   Binding();
   Binding(Binding&&) noexcept;

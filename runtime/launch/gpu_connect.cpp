@@ -1,7 +1,8 @@
 #include "runtime/launch/gpu_connect.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
+#include <array>
 #include <cstdlib>
 #include <map>
 #include <vector>
@@ -61,17 +62,19 @@ std::unique_ptr<Communicator> connect_devices(Communicator& host, Binding& bindi
                                               const BindOptions& options) {
   const bool gpu = binding.gpus != nullptr;
   if (host.size() == 1) return gpu ? make_self_communicator(*binding.device) : nullptr;
-  std::vector<Fact> facts{{"the device (--device)", gpu ? "a GPU" : "the host's cores"}};
-  if (gpu) {
-    const GpuVersions versions = binding.gpus->versions();
-    facts.push_back({"NCCL's version", versions.nccl});
-    facts.push_back({"cuDNN's version", versions.cudnn});
-    facts.push_back({"cuBLAS' version", versions.cublas});
-    facts.push_back({"--oversubscribe-gpus", options.oversubscribe_gpus ? "yes" : "no"});
-    facts.push_back({"RONDO_CHECK_COLLECTIVES", communicator_options().check_calls ? "yes" : "no"});
-  }
-  agree_on(host, facts);
+  const Fact kind{"the device (--device)", gpu ? "a GPU" : "the host's cores" + binding.no_gpu};
+  agree_on(host, std::span(&kind, 1));
   if (!gpu) return nullptr;
+  const GpuVersions versions = binding.gpus->versions();
+  const std::array facts{
+      Fact{"NCCL's version", versions.nccl},
+      Fact{"cuDNN's version", versions.cudnn},
+      Fact{"cuBLAS' version", versions.cublas},
+      Fact{"--oversubscribe-gpus", options.oversubscribe_gpus ? "yes" : "no"},
+      Fact{"--tf32", options.tf32 ? "yes" : "no"},
+      Fact{"RONDO_CHECK_COLLECTIVES", communicator_options().check_calls ? "yes" : "no"},
+  };
+  agree_on(host, facts);
   const std::vector<std::string> uuids = all_gather_strings(host, binding.gpu.uuid);
   check_counts(host.topology(), all_gather_strings(host, std::to_string(binding.visible_gpus)));
   if (options.oversubscribe_gpus) return make_staged_communicator(host, *binding.device);

@@ -49,6 +49,15 @@ TEST(Options, Defaults) {
   EXPECT_TRUE(options.log_csv.empty());
 }
 
+TEST(Options, GpuFlags) {
+  EXPECT_FALSE(parse({}).binding.oversubscribe_gpus);
+  EXPECT_FALSE(parse({}).binding.tf32);
+  const ProgramOptions options = parse({"--oversubscribe-gpus", "--tf32", "--gpus", "0,1"});
+  EXPECT_TRUE(options.binding.oversubscribe_gpus);
+  EXPECT_TRUE(options.binding.tf32);
+  EXPECT_EQ(options.binding.gpus, "0,1");
+}
+
 TEST(Options, CollectivesFileIsReadOrWritten) {
   EXPECT_EQ(parse({"--collectives", "f"}).collectives, "f");
   EXPECT_EQ(parse({"--tune-collectives=g"}).tune_collectives, "g");
