@@ -52,6 +52,7 @@ check() {  # check KIND BUILD_FOLDER PRESET ARGUMENTS_OF_CTEST...
   mapfile -t targets < <(ninja -C "$build" -t targets all | sed -nE 's|^(tests/comm_[a-z_]+): CXX_EXECUTABLE.*|\1|p')
   cmake --build "$build" --target "${targets[@]}" || return
   suppressions "$kind" >"$build/suppressions"
+  export RONDO_TIMEOUT_FACTOR=5
   export TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1 suppressions=$build/suppressions"
   export ASAN_OPTIONS="detect_stack_use_after_return=1 strict_string_checks=1"
   export LSAN_OPTIONS="suppressions=$build/suppressions print_suppressions=0"

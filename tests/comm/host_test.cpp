@@ -18,6 +18,7 @@
 #include "tests/comm/conformance.h"
 #include "tests/comm/mpi_main.h"
 #include "tests/support/count_allocations.h"
+#include "tests/support/patience.h"
 
 namespace rondo {
 namespace {
@@ -47,7 +48,7 @@ CostModel played_costs(const Mode& mode) {
 
 std::unique_ptr<Communicator> make_communicator(Device& device, const Mode& mode, int64_t chunk_bytes = 0) {
   return make_host_communicator(test_session(), device,
-                                {.deadline = std::chrono::seconds(40),
+                                {.deadline = test::patience(std::chrono::seconds(40)),
                                  .progress = mode.progress,
                                  .shared_memory = mode.shared_memory,
                                  .chunk_bytes = chunk_bytes,

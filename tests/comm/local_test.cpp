@@ -12,6 +12,7 @@
 #include "runtime/comm/local/self_communicator.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "tests/comm/conformance.h"
+#include "tests/support/patience.h"
 
 namespace rondo {
 namespace {
@@ -23,7 +24,7 @@ class LocalConformance : public testing::TestWithParam<Parameter> {};
 TEST_P(LocalConformance, Case) {
   const auto& [conformance, ranks] = GetParam();
   run_ranks(ranks, [run = conformance.run](Communicator& comm) { run(comm); },
-            {.deadline = std::chrono::seconds(30)});
+            {.deadline = test::patience(std::chrono::seconds(30))});
 }
 
 std::string parameter_name(const testing::TestParamInfo<Parameter>& info) {

@@ -17,6 +17,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/comm/topology.h"
+#include "tests/support/patience.h"
 
 namespace rondo {
 namespace {
@@ -90,7 +91,7 @@ void fork_ranks(int size, const std::function<void(Bootstrap&)>& rank_main,
     }
     children.push_back(child);
   }
-  const auto end = std::chrono::steady_clock::now() + limit;
+  const auto end = std::chrono::steady_clock::now() + test::patience(limit);
   bool late = false;
   for (int rank = 0; rank < size; ++rank) {
     const bool casualty = std::count(casualties.begin(), casualties.end(), rank) > 0;

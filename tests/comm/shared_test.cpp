@@ -16,6 +16,7 @@
 #include "runtime/device/cpu/cpu_device.h"
 #include "tests/comm/conformance.h"
 #include "tests/comm/shared_ranks.h"
+#include "tests/support/patience.h"
 
 namespace rondo {
 namespace {
@@ -47,7 +48,7 @@ class SharedConformance : public testing::TestWithParam<Parameter> {};
 
 TEST_P(SharedConformance, Case) {
   const auto& [conformance, ranks, thread] = GetParam();
-  with_communicators(ranks, {.deadline = std::chrono::seconds(30), .progress_thread = thread},
+  with_communicators(ranks, {.deadline = test::patience(std::chrono::seconds(30)), .progress_thread = thread},
                      conformance.run);
 }
 

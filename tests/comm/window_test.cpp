@@ -1,5 +1,5 @@
 // Where the kernel gives no memory to pass between processes: MPI's windows, and where there are none either,
-// messages. Runs under mpirun; OMPI_MCA_osc=^sm takes the windows away.
+// messages. Runs under mpirun; OMPI_MCA_osc=^sm,ucx takes the windows away.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
@@ -22,6 +22,7 @@
 #include "runtime/device/cpu/cpu_device.h"
 #include "tests/comm/conformance.h"
 #include "tests/comm/mpi_main.h"
+#include "tests/support/patience.h"
 
 namespace rondo {
 namespace {
@@ -65,7 +66,7 @@ class NoMemfd : public testing::Test {
   std::unique_ptr<Communicator> make(int hosts = 1, Passing passing = Passing::kAuto) const {
     return make_host_communicator(
         test_session(), *device_,
-        {.deadline = std::chrono::seconds(40), .passing = passing, .hosts = hosts_of(hosts)});
+        {.deadline = test::patience(std::chrono::seconds(40)), .passing = passing, .hosts = hosts_of(hosts)});
   }
 
   static bool forbidden_;
