@@ -55,11 +55,17 @@ Trainer& ModelState::get_trainer(int64_t rows) {
   // have moved, and so must we.
   if (shared->trained_by != this) trainer.reset();
   if (!trainer) {
+    quiesce();
     trainer =
         std::make_unique<Trainer>(*comm, *backend, net, TrainerOptions{options.optimizer, options.buckets});
     shared->trained_by = this;
   }
   return *trainer;
+}
+
+void ModelState::quiesce() const {
+  const ModelState* trained_by = shared->trained_by;
+  if (trained_by != nullptr && trained_by->trainer) trained_by->trainer->synchronize();
 }
 
 int64_t ModelState::nominal_rows(int64_t batch_size) {
@@ -185,6 +191,7 @@ History Model::fit(const Source& data, const ModelFitOptions& options) {
 Logs Model::evaluate(const Source& data, int64_t batch_size) {
   check_data(*state_, data);
   const int64_t rows = state_->nominal_rows(batch_size);
+  state_->quiesce();
   // Alone there is nobody to share with, and the weights can stay where another model trains them.
   if (state_->comm->size() == 1) return evaluate_locally(state_->get_network(rows), data, batch_size);
   return state_->get_trainer(rows).evaluate(data, batch_size);
@@ -193,11 +200,13 @@ Logs Model::evaluate(const Source& data, int64_t batch_size) {
 std::vector<float> Model::predict(const Source& data, int64_t batch_size) {
   check_inputs(*state_, data);
   const int64_t rows = state_->nominal_rows(batch_size);
+  state_->quiesce();
   if (state_->comm->size() == 1) return predict_locally(state_->get_network(rows), data, batch_size);
   return state_->get_trainer(rows).predict(data, batch_size);
 }
 
 std::vector<std::vector<float>> Model::get_weights() const {
+  state_->quiesce();
   std::vector<std::vector<float>> values;
   for (const Weight* weight : graph().weights()) {
     if (weight->on_device()) {
@@ -220,6 +229,7 @@ void Model::set_weights(const std::vector<std::vector<float>>& values) {
             "weight {} ({}) has shape {}, that is {} values; {} were given", i, parameter.name,
             parameter.desc.shape.text(), parameter.desc.elements(), values[i].size());
   }
+  state_->quiesce();
   for (size_t i = 0; i < values.size(); ++i) {
     if (weights[i]->on_device()) {
       const auto stream = state_->backend->device().make_stream();

@@ -45,6 +45,8 @@ struct ModelState {
   std::unique_ptr<Trainer> trainer;
 
   void bind();
+  // Waits until nothing queued touches the weights or the networks' memory any more.
+  void quiesce() const;
   // This rank's rows of a full batch, rounded up: the same on all ranks.
   int64_t nominal_rows(int64_t batch_size);
   GraphNetwork& get_network(int64_t rows);

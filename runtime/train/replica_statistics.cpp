@@ -45,7 +45,6 @@ void ReplicaStatistics::merge() {
     stream_.copy(parameter->value.data, at, parameter->value.bytes());
     at += parameter->value.bytes();
   }
-  stream_.synchronize();
 }
 
 }  // namespace rondo

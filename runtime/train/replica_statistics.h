@@ -24,7 +24,8 @@ class ReplicaStatistics {
     rows_ += rows;
     global_rows_ += global_rows;
   }
-  // Collective. Waits for the stream. Costs nothing when no step came since the last merge.
+  // Collective. Waits for the stream, and queues the copy of the merged values. Costs nothing when no step
+  // came since the last merge.
   void merge();
 
  private:

@@ -2,20 +2,14 @@
 
 namespace rondo {
 
-StateUpload::StateUpload(Device& device, int slots)
-    : memory_(device.allocate(sizeof(StepState))), slots_(static_cast<size_t>(slots)) {
-  for (Slot& slot : slots_) {
-    slot.memory = device.allocate_host(sizeof(StepState));
-    slot.copied = device.make_event();
-  }
+StateUpload::StateUpload(Device& device, int slots) : memory_(device.allocate(sizeof(StepState))) {
+  for (int i = 0; i < slots; ++i) slots_.push_back(device.allocate_host(sizeof(StepState)));
 }
 
 void StateUpload::send(Stream& stream, const StepState& state) {
-  Slot& slot = slots_[static_cast<size_t>(sent_++) % slots_.size()];
-  slot.copied->synchronize();
-  *slot.memory.as<StepState>() = state;
-  stream.copy(memory_.data(), slot.memory.data(), sizeof(StepState));
-  stream.record(*slot.copied);
+  const Buffer& slot = slots_[static_cast<size_t>(sent_++) % slots_.size()];
+  *slot.as<StepState>() = state;
+  stream.copy(memory_.data(), slot.data(), sizeof(StepState));
 }
 
 }  // namespace rondo

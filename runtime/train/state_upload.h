@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "runtime/device/device.h"
@@ -12,7 +11,8 @@ namespace rondo {
 // The device's StepState, and the ring of host slots from which it is set in front of each step.
 class StateUpload {
  public:
-  // `slots` steps may be underway before the host has to wait for the oldest.
+  // A slot is written again `slots` steps later: by then the caller has waited for work behind the earlier
+  // step.
   StateUpload(Device& device, int slots);
 
   // Work queued on the stream from here on finds this state in device().
@@ -20,12 +20,8 @@ class StateUpload {
   StepState* device() const { return memory_.as<StepState>(); }
 
  private:
-  struct Slot {
-    Buffer memory;
-    std::unique_ptr<Event> copied;
-  };
   Buffer memory_;
-  std::vector<Slot> slots_;
+  std::vector<Buffer> slots_;
   int64_t sent_ = 0;
 };
 

@@ -105,6 +105,7 @@ Logs Trainer::evaluate(const Source& data, int64_t batch_size) {
   std::vector<Fact> facts{{"batch_size", fmt::format("{}", batch_size)}};
   std::optional<Evaluation> evaluation;
   all_or_none(comm, "preparing to evaluate", [&] {
+    synchronize();
     check_data("the evaluation data", data, batch_size);
     add_data_facts(facts, "evaluation data", data);
     evaluation.emplace(*state_, data, batch_size, 1);
@@ -132,6 +133,7 @@ std::vector<float> Trainer::predict(const Source& data, int64_t batch_size) {
   std::vector<float> outputs;
   Buffer mine;  // this rank's rows of a batch
   all_or_none(comm, "preparing to predict", [&] {
+    synchronize();
     check_data("the data to predict", data, batch_size);
     add_data_facts(facts, "data to predict", data);
     batches.emplace(data, order, 1, state_->device());
@@ -168,6 +170,10 @@ std::vector<float> Trainer::predict(const Source& data, int64_t batch_size) {
   tell_peers(
       comm, [] { return "prediction: "; }, run);
   return outputs;
+}
+
+void Trainer::synchronize() {
+  state_->stream->synchronize();
 }
 
 Optimizer& Trainer::optimizer() {

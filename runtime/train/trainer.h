@@ -72,6 +72,10 @@ class Trainer {
   // The network's outputs for all rows on every rank, in the order of the data: (size, output shape...).
   std::vector<float> predict(const Source& data, int64_t batch_size = 32);
 
+  // Local. Waits until the steps queued so far are done: before callbacks look at the network's parameters on
+  // devices that work by themselves.
+  void synchronize();
+
   Optimizer& optimizer();
 
  private:

@@ -117,6 +117,30 @@ TEST_P(LoaderWith, StartsInTheMiddleAndRestarts) {
   EXPECT_THAT([&] { loader.start(0, -1); }, ThrowsMessage<InvalidArgument>(HasSubstr("has 13 steps")));
 }
 
+// Kept batches are as they were given, though every free slot has been filled again.
+TEST(Loader, KeepsTheBatchesBeforeTheLastOne) {
+  const auto source = std::make_shared<CountingSource>(90);
+  const Sampler sampler({.size = 90, .batch = 10, .seed = 4});
+  for (const int workers : {0, 1, 3}) {
+    Loader loader(source, sampler, {.workers = workers, .slots = 5, .keep = 2});
+    loader.start(0);
+    std::vector<const LoadedBatch*> given;
+    for (int64_t step = 0; step < 9; ++step) {
+      given.push_back(loader.next());
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      for (int64_t kept = std::max<int64_t>(step - 2, 0); kept <= step; ++kept) {
+        EXPECT_EQ(given[static_cast<size_t>(kept)]->step, kept);
+        expect_batch(*given[static_cast<size_t>(kept)], sampler);
+      }
+    }
+    EXPECT_EQ(loader.next(), nullptr);
+  }
+  EXPECT_THAT([&] { Loader(source, sampler, {.workers = 1, .slots = 3, .keep = 2}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("at least 4")));
+  EXPECT_THAT([&] { Loader(source, sampler, {.slots = 3, .keep = -1}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("-1 batches")));
+}
+
 TEST_P(LoaderWith, GivesEmptyShares) {
   const auto source = std::make_shared<CountingSource>(7);
   for (int rank = 0; rank < 4; ++rank) {

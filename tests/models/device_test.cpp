@@ -350,6 +350,97 @@ TEST(Device, ReportsItsPeakMemory) {
   EXPECT_EQ(history.end.ranks.at(0).peak_device_bytes, one.device.memory().peak);
 }
 
+// Weights and evaluations at the end of each step, as a callback sees them.
+class LookInside : public Callback {
+ public:
+  explicit LookInside(Model model) : model_(std::move(model)) {}
+  std::string name() const override { return "look inside"; }
+  bool decides() const override { return false; }
+  Decision on_step_end(const StepReport&) override {
+    weights.push_back(model_.get_weights());
+    evaluations.push_back(model_.evaluate(other_data(), 16));
+    return Decision::kContinue;
+  }
+  std::vector<Weights> weights;
+  std::vector<Logs> evaluations;
+
+ private:
+  Model model_;
+};
+
+TEST(Device, CallbacksSeeTheWeightsOfTheStepsQueuedSoFar) {
+  const ModelFitOptions options{.batch_size = 12, .epochs = 2};
+  const auto look = [&](Model model) {
+    LookInside inside(model);
+    ModelFitOptions with = options;
+    with.callbacks = {&inside};
+    model.fit(training_data(), with);
+    return std::pair(inside.weights, inside.evaluations);
+  };
+  Model model = image_model();
+  model.compile(compile_options(Adam{}));
+  const auto [host_weights, host_evaluations] = look(model);
+  OneDevice one(compile_options(Adam{}));
+  const auto [weights, evaluations] = look(one.model);
+  constexpr size_t kSteps = 9;  // of an epoch
+  ASSERT_EQ(weights.size(), 2 * kSteps);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const size_t queued = i / kSteps * kSteps + std::min(i % kSteps + 2, kSteps - 1);
+    EXPECT_EQ(weights[i], host_weights[queued]) << "step " << i;
+    EXPECT_EQ(evaluations[i], host_evaluations[queued]) << "step " << i;
+  }
+}
+
+// The message tells what the memory was for, how much there is, and how many rows would fit: about right.
+TEST(Device, WithTooLittleMemorySaysWhichBatchWouldFit) {
+  const auto train = [](int64_t device_bytes, int64_t batch_size) {
+    GuardedDevice device({.deferred = false, .bytes = device_bytes});
+    const auto backend = test::make_guarded_backend(device);
+    const auto comm = make_self_communicator(device);
+    Model model = multi_gpu_model(image_model(), *comm, *backend);
+    model.compile(compile_options(Adam{}));
+    model.fit(training_data(), {.batch_size = batch_size, .epochs = 1});
+  };
+  int64_t fits = 0;
+  try {
+    train(int64_t{1} << 20, 107);
+    ADD_FAILURE() << "the batch fits";
+  } catch (const OutOfMemory& e) {
+    const std::string text = e.what();
+    EXPECT_THAT(text, HasSubstr("out of memory on guarded device"));
+    EXPECT_THAT(text, HasSubstr("were wanted for the intermediate results of 107 rows"));
+    EXPECT_THAT(text, HasSubstr("of 1.0 MiB are left"));
+    const size_t at = text.find("About ");
+    ASSERT_NE(at, std::string::npos) << text;
+    fits = std::stoll(text.substr(at + 6));
+  }
+  EXPECT_GT(fits, 10);
+  EXPECT_LT(fits, 107);
+  EXPECT_NO_THROW(train(int64_t{1} << 20, fits / 2));
+  EXPECT_THROW(train(int64_t{1} << 20, 2 * fits), OutOfMemory);
+  EXPECT_THAT([&] { train(4096, 8); }, ThrowsMessage<OutOfMemory>(HasSubstr("were wanted for weight ")));
+}
+
+TEST(Device, AFailingKernelIsRaisedWhereItsResultIsWaitedFor) {
+  OneDevice one(compile_options(Adam{}));
+  one.model.fit(training_data(), {.batch_size = 25});
+  auto& counts = one.device.counts();
+  counts.fails_from = counts.kernels + 100;
+  const auto failure =
+      ThrowsMessage<DeviceError>(HasSubstr("kernel " + std::to_string(counts.fails_from) + " failed"));
+  EXPECT_THAT([&] { one.model.fit(training_data(), {.batch_size = 25}); }, failure);
+  EXPECT_THROW(one.model.get_weights(), DeviceError);
+
+  OneDevice other(compile_options(Adam{}));
+  other.model.predict(other_data(), 16);
+  other.device.counts().fails_from = other.device.counts().kernels + 3;
+  EXPECT_THROW(other.model.predict(other_data(), 16), DeviceError);
+  OneDevice third(compile_options(Adam{}));
+  third.model.evaluate(other_data(), 16);
+  third.device.counts().fails_from = third.device.counts().kernels + 3;
+  EXPECT_THROW(third.model.evaluate(other_data(), 16), DeviceError);
+}
+
 // What a failing callback leaves in flight is waited for before its memory goes: the guarded device would
 // abort.
 TEST(Device, AFailureInTheMiddleLeavesNothingInFlight) {

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/error.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/kernels/batch_norm.h"
 #include "runtime/kernels/conv.h"
@@ -57,12 +58,13 @@ struct Guard {
   template <class K, class Base, class... Parameters, class... Arguments>
   void queue(K& kernel, void (Base::*function)(const Execution&, Parameters...), const Execution& on,
              const Arguments&... arguments) const {
-    ++device.counts().kernels;
-    GuardedDevice::queue(
-        on.stream, [&device = device, &kernel, function, opened = open(on), ... values = open(arguments)] {
-          device.wait_while_paused();
-          (kernel.*function)(opened, values...);
-        });
+    const int64_t number = device.counts().kernels++;
+    GuardedDevice::queue(on.stream, [&device = device, number, &kernel, function, opened = open(on),
+                                     ... values = open(arguments)] {
+      device.wait_while_paused();
+      if (number >= device.counts().fails_from) raise<DeviceError>("kernel {} failed", number);
+      (kernel.*function)(opened, values...);
+    });
   }
 };
 using GuardPtr = std::shared_ptr<const Guard>;

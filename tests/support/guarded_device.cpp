@@ -26,14 +26,20 @@ class Moment {
     const std::lock_guard lock(mutex_);
     return happened_;
   }
-  void wait() {
+  void wait_quietly() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return happened_; });
   }
-  void happen() {
+  // Raises what the work before it failed with.
+  void wait() {
+    wait_quietly();
+    if (!failure_.empty()) throw DeviceError(failure_);
+  }
+  void happen(const std::string& failure) {
     {
       const std::lock_guard lock(mutex_);
       happened_ = true;
+      failure_ = failure;
     }
     changed_.notify_all();
   }
@@ -42,6 +48,7 @@ class Moment {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool happened_ = false;
+  std::string failure_;
 };
 
 class GuardedEvent final : public Event {
@@ -53,11 +60,14 @@ class GuardedEvent final : public Event {
   }
   void synchronize() override {
     const auto now = moment();
-    if (now == nullptr || now->happened()) return;
-    ++device_.counts().event_waits;
-    ++device_.counts().waiting;
+    if (now == nullptr) return;
+    if (!now->happened()) {
+      ++device_.counts().event_waits;
+      ++device_.counts().waiting;
+      now->wait_quietly();
+      --device_.counts().waiting;
+    }
     now->wait();
-    --device_.counts().waiting;
   }
   std::shared_ptr<Moment> moment() const {
     const std::lock_guard lock(mutex_);
@@ -95,7 +105,12 @@ class GuardedStream final : public Stream {
 
   Device& device() const override { return device_; }
   void record(Event& event) override {
-    queue([moment = static_cast<GuardedEvent&>(event).record()] { moment->happen(); });
+    queue([this, moment = static_cast<GuardedEvent&>(event).record()] {
+      std::unique_lock lock(mutex_);
+      const std::string failure = failure_;
+      lock.unlock();
+      moment->happen(failure);
+    });
   }
   void wait(const Event& event) override {
     if (auto moment = static_cast<const GuardedEvent&>(event).moment()) {
@@ -126,7 +141,6 @@ class GuardedStream final : public Stream {
     }
     {
       const std::lock_guard lock(mutex_);
-      raise_failure();
       work_.push_back(std::move(task));
     }
     changed_.notify_all();

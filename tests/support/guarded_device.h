@@ -26,14 +26,15 @@ struct GuardedOptions {
   int64_t bytes = int64_t{256} << 20;  // of the device; further allocations throw OutOfMemory
 };
 
-// What the host did to the device.
+// What the host did to the device, and what the device does to the host.
 struct GuardedCounts {
   std::atomic<int64_t> allocations{0};       // of both kinds of memory
   std::atomic<int64_t> synchronizations{0};  // calls of Stream::synchronize
   std::atomic<int64_t> event_waits{0};       // calls of Event::synchronize that found the event still to come
   std::atomic<int64_t> waiting{0};           // hosts inside such a call now
   std::atomic<int64_t> kernels{0};           // queued
-  std::atomic<int64_t> steps{0};             // training steps whose tail was queued
+  std::atomic<int64_t> fails_from{INT64_MAX};  // kernels of this number and later ones throw
+  std::atomic<int64_t> steps{0};               // training steps whose tail was queued
 };
 
 class GuardedDevice final : public Device {
