@@ -46,7 +46,9 @@ struct HostOptions {
 // cost model says so, and of 16-bit floats, whose sums are rounded once).
 //
 // Across hosts with the same number of ranks each, more than one, large reductions go by hosts: see
-// hierarchy.h.
+// hierarchy.h. Where all of its ranks lie on one host (all of the world's, or of a set that was split from a
+// world on several) a communicator works through memory that they share: passed between them as a descriptor,
+// else a window of MPI, else, with a remark in name(), messages.
 //
 // Waiting: polls for up to 80 microseconds (giving the core away where ranks outnumber cores), then sleeps 20
 // microseconds at a time.
