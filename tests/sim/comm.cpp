@@ -169,6 +169,7 @@ void Comm::run(uint64_t sequence, int64_t number, const std::vector<Call>& calls
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return executed_ == sequence || aborted; });
+    running_ = !aborted;
   }
   const Config& config = driver().config;
   if (!aborted) {
@@ -188,6 +189,7 @@ void Comm::run(uint64_t sequence, int64_t number, const std::vector<Call>& calls
   }
   const std::scoped_lock lock(mutex_);
   ++executed_;
+  running_ = false;
   changed_.notify_all();
 }
 
@@ -209,7 +211,9 @@ void Comm::abort() {
     }
   }
   if (starter_.joinable()) starter_.join();
-  finish();
+  // Kernels that run end; those behind others, which may never do, find it aborted.
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !running_; });
 }
 
 void Comm::finish() {
