@@ -89,13 +89,16 @@ Seen train_on_host(int ranks) {
   return seen;
 }
 
+// A function of the module that the tests run on, wherever it was loaded from.
 template <class Function>
 Function* control(const char* name) {
-  find_gpus();
-  void* module = dlopen(RONDO_SIM_MODULE, RTLD_NOW | RTLD_NOLOAD);
-  void* found = module == nullptr ? nullptr : dlsym(module, name);
-  if (found == nullptr) throw std::runtime_error(std::string("the simulated module has no ") + name);
-  return reinterpret_cast<Function*>(found);
+  static const FoundGpus found = find_gpus();
+  const void* inside = *reinterpret_cast<void* const*>(found.module);  // its table of virtual functions
+  Dl_info info;
+  if (dladdr(inside, &info) == 0) throw std::runtime_error("the simulated module is not loaded");
+  void* symbol = dlsym(dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD), name);
+  if (symbol == nullptr) throw std::runtime_error(std::string("the simulated module has no ") + name);
+  return reinterpret_cast<Function*>(symbol);
 }
 
 TEST(SimulatedTraining, SameBitsWithTwoHundredSeedsOfDelays) {

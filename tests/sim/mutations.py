@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Removes the waits of the GPU path one at a time and shows what notices, on simulated GPUs.
+
+    cmake --build BUILD --target sim_seeds_test nccl_sim_test rondo_cuda_sim
+    tests/sim/mutations.py BUILD [--only TEXT] [--write]
+
+A mutation is a text of one source file and what takes its place. Only that file is compiled again, as the build
+compiles it, and either the simulated module or the test program is linked with its object. Prints a table; --write
+puts it into MUTATIONS.md beside this script. Ends with 1 when a mutation went unnoticed.
+"""
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODULE = "librondo_cuda_sim.so"
+TRAINING = ("sim_seeds_test", "-*Seeds*")
+COLLECTIVES = ("nccl_sim_test", "*_2:*_3:*_4")
+DEVICE, LINK, NCCL = ("runtime/device/cuda/cuda_device.cpp", "runtime/comm/nccl/nccl_link.cpp",
+                      "runtime/comm/nccl/nccl_communicator.cpp")
+
+# (what goes, file, text, replacement, tests)
+MUTATIONS = [
+    ("a stream waits for an event", DEVICE,
+     "RONDO_CHECK_CUDA(cudaStreamWaitEvent(stream_.get(), handle_of(event), 0));", "static_cast<void>(event);",
+     [TRAINING]),
+    ("the host waits for an event", DEVICE, "RONDO_CHECK_CUDA(cudaEventSynchronize(event_.get()));", "", [TRAINING]),
+    ("the host waits for a stream", DEVICE, "RONDO_CHECK_CUDA(cudaStreamSynchronize(stream_.get()));", "", [TRAINING]),
+    ("an event is recorded", DEVICE,
+     "RONDO_CHECK_CUDA(cudaEventRecord(handle_of(event), stream_.get()));", "static_cast<void>(event);", [TRAINING]),
+    ("new memory is zeroed before it is given out", DEVICE, "    setup_.synchronize();\n", "", [TRAINING]),
+    ("a collective starts behind its event", NCCL, "if (options.after != nullptr) stream_->wait(*options.after);", "",
+     [TRAINING]),
+    ("a stream waits for a collective", NCCL, "stream.wait(*flight_->done);", "", [TRAINING]),
+    ("the end of a collective is recorded", NCCL, "stream_->record(*flight.done);", "", [TRAINING]),
+    ("staging memory grows behind the work on it", NCCL, "    stream_->synchronize();\n    staging_ = {};",
+     "    staging_ = {};", [COLLECTIVES]),
+    ("memory of collectives is zeroed before it is given out", LINK, "  stream.synchronize();\n", "", [TRAINING]),
+    ("a call is waited for until NCCL has taken it", LINK,
+     "const ncclResult_t result = settle(lock, call(comm_), Clock::now() + kCallDeadline);",
+     "ncclResult_t result = call(comm_); if (result == ncclInProgress) result = ncclSuccess;", [TRAINING]),
+    ("uploads wait for the work on the batch before", "runtime/train/batch_stream.cpp",
+     "upload_->wait(*place.used);", "", [TRAINING]),
+    ("work waits for its batch's upload", "runtime/train/batch_stream.cpp", "compute.wait(*place.uploaded);", "",
+     [TRAINING]),
+    ("the loader gets a slot back after its upload", "runtime/train/batch_stream.cpp",
+     "if (uploads()) places_[static_cast<size_t>(given_ % 2)].uploaded->synchronize();", "", [TRAINING]),
+    ("a new pass waits for the uploads of the last one", "runtime/train/batch_stream.cpp",
+     "if (uploads()) upload_->synchronize();", "", [TRAINING]),
+    ("results are read after their event", "runtime/train/read_back.cpp", "from.there->synchronize();", "",
+     [TRAINING]),
+    ("a bucket starts after its last gradient", "runtime/gradsync/grad_sync.cpp",
+     ".after = state.buckets[b].final.get(), ", "", [TRAINING]),
+    ("updates wait for the bucket's sum", "runtime/gradsync/grad_sync.cpp", "waited.work.order_before(*state.compute);",
+     "", [TRAINING]),
+    ("old values stay until they are in their bucket", "runtime/gradsync/grad_sync.cpp",
+     "stream->synchronize();  // before the old values go", "", [TRAINING]),
+    ("weights are read after their copy", "models/graph/weights.cpp",
+     "    stream.copy(values.data(), tensor.data, desc.bytes());\n    stream.synchronize();",
+     "    stream.copy(values.data(), tensor.data, desc.bytes());", [TRAINING]),
+    ("a new plan's memory waits for passes underway", "models/graph/graph_network.cpp",
+     "  stream.synchronize();\n  return get_plan", "  return get_plan", [TRAINING]),
+    ("predictions are gathered after they were made", "runtime/train/trainer.cpp", "      stream.synchronize();\n", "",
+     [TRAINING]),
+]
+
+
+def run(command, **options):
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def commands(build, target):
+    return run(["ninja", "-C", build, "-t", "commands", target]).stdout.splitlines()
+
+
+def compile_mutant(build, folder, target, file, text, replacement):
+    """The object of the changed file as `target` compiles it, and the one it replaces; None where it does not."""
+    found = [c for c in commands(build, target) if re.search(rf"-c \S*/{re.escape(file)}$", c)]
+    if not found:
+        return None
+    source = (ROOT / file).read_text()
+    if source.count(text) != 1:
+        sys.exit(f"{file}: {text!r} stands there {source.count(text)} times; the table is out of date")
+    copy = folder / file
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    copy.write_text(source.replace(text, replacement))
+    old = re.search(r" -o (\S+)", found[0])[1]
+    new = folder / "mutant.o"
+    command = re.sub(r" -o \S+", f" -w -Wno-error -o {new}", found[0])
+    command = re.sub(r"-c \S+$", f"-c {copy}", re.sub(r"-MF \S+", f"-MF {new}.d", command))
+    done = run(command, shell=True, cwd=build)
+    if done.returncode != 0:
+        sys.exit(f"{file} does not compile:\n{done.stderr}")
+    return new, old
+
+
+def link(build, target, output, edit):
+    command = edit(commands(build, target)[-1])
+    done = run(re.sub(rf" -o {re.escape(target)}(?=\s)", f" -o {output}", command), shell=True, cwd=build)
+    if done.returncode != 0:
+        sys.exit(f"{target} does not link:\n{done.stderr}")
+
+
+def what_failed(folder, test, tests, seconds):
+    """The first thing that a test program says went wrong; empty when nothing did."""
+    environment = dict(os.environ, RONDO_SIMULATED_GPUS="8")
+    try:
+        done = run([folder / test, f"--gtest_filter={tests}"], env=environment, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return f"still running after {seconds} s"
+    if done.returncode == 0:
+        return ""
+    mistake = re.search(r"MISTAKE: (.*)", done.stderr)
+    if mistake:
+        return "the double: " + re.sub(r" ?\[0x[^)]*\)|0x[0-9a-f]+|allocation \d+ \(.*?\)", "", mistake[1])[:150]
+    failed = re.search(r"\[  FAILED  \] ([\w./]+)", done.stdout)
+    error = re.search(r"C\+\+ exception with description \"(.*?)\"", done.stdout)
+    return failed[1] + (": " + error[1][:100] if error else "") if failed else f"ended with {done.returncode}"
+
+
+def notice(build, mutation, seconds):
+    name, file, text, replacement, tests = mutation
+    with tempfile.TemporaryDirectory() as name_of_folder:
+        folder = pathlib.Path(name_of_folder)
+        mutant = compile_mutant(build, folder, MODULE, file, text, replacement)
+        if mutant:
+            link(build, MODULE, folder / MODULE, lambda c: c.replace(mutant[1], str(mutant[0])))
+        else:
+            os.symlink(pathlib.Path(build).resolve() / MODULE, folder / MODULE)
+        for test, chosen in tests:
+            if mutant:
+                run(["cp", pathlib.Path(build) / "tests" / test, folder / test])
+            else:
+                mutant_of_test = compile_mutant(build, folder, f"tests/{test}", file, text, replacement)
+                if mutant_of_test is None:
+                    sys.exit(f"{test} does not use {file}")
+                # In front of the libraries, one of which holds the original.
+                link(build, f"tests/{test}", folder / test,
+                     lambda c: c.replace(f" -o tests/{test}", f" {mutant_of_test[0]} -o tests/{test}", 1))
+            noticed = what_failed(folder, test, chosen, seconds)
+            if noticed:
+                return f"`{test}`", noticed
+    return "nothing", ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build")
+    parser.add_argument("--only", default="", help="mutations whose name or file holds this text")
+    parser.add_argument("--seconds", type=int, default=120, help="time-out of a test program")
+    parser.add_argument("--write", action="store_true", help="write MUTATIONS.md")
+    options = parser.parse_args()
+    lines = ["| What is removed | Where | Noticed by | How |", "|---|---|---|---|"]
+    print("\n".join(lines), flush=True)
+    missed = 0
+    for mutation in MUTATIONS:
+        if options.only not in mutation[0] + mutation[1]:
+            continue
+        test, how = notice(options.build, mutation, options.seconds)
+        missed += not how
+        lines.append(f"| {mutation[0]} | {mutation[1]} | {test} | {how.replace('|', '/')} |")
+        print(lines[-1], flush=True)
+    if options.write:
+        head = ("# What notices a missing wait\n\nMade by `tests/sim/mutations.py BUILD --write`: each line is one wait "
+                "(or record) that was taken out of the\nproduct's sources, and what failed then on simulated GPUs. "
+                "\"The double\" is the happens-before check.\n\n")
+        (pathlib.Path(__file__).parent / "MUTATIONS.md").write_text(head + "\n".join(lines) + "\n")
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()
