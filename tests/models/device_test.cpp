@@ -2,12 +2,15 @@
 // later, against the same on the host: not a bit may differ.
 #include <gmock/gmock.h>
 
+#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "models/graph/graph_network.h"
 #include "models/model.h"
 #include "models/rondo.h"
 #include "runtime/comm/communicator.h"
@@ -389,6 +392,69 @@ TEST(Device, CallbacksSeeTheWeightsOfTheStepsQueuedSoFar) {
     EXPECT_EQ(weights[i], host_weights[queued]) << "step " << i;
     EXPECT_EQ(evaluations[i], host_evaluations[queued]) << "step " << i;
   }
+}
+
+// The loss of some rows of training_data(), computed by a network that has to grow for the second batch while
+// the first is on its way.
+std::vector<double> losses_of_growing_batches(KernelBackend& backend, Communicator& comm,
+                                              const std::function<void()>& before_passes) {
+  Model model = multi_gpu_model(image_model(), comm, backend);
+  model.compile(compile_options(Adam{}));
+  GraphNetwork& network = model.network(2);
+  Device& device = backend.device();
+  Stream& stream = network.stream();
+  std::vector<double> losses(2);
+  const Buffer sums = device.allocate(4 * sizeof(double));
+  std::deque<Buffer> memory;
+  std::deque<Batch> batches;
+  for (const int64_t rows : {4, 60}) {
+    Batch& batch = batches.emplace_back();
+    batch.rows = rows;
+    batch.inputs.resize(1);
+    batch.inputs[0].desc.shape = {rows, 12, 12, 1};
+    batch.inputs[0].data = memory.emplace_back(device.allocate(rows * 144 * 4)).data();
+    batch.label.desc.shape = {rows};
+    batch.label.desc.dtype = DType::kI32;
+    batch.label.data = memory.emplace_back(device.allocate(rows * 4)).data();
+    std::vector<float> input(static_cast<size_t>(rows * 144));
+    std::vector<int32_t> labels(static_cast<size_t>(rows));
+    for (size_t row = 0; row < labels.size(); ++row) {
+      training_data().read(static_cast<int64_t>(row), std::span(input).subspan(row * 144, 144),
+                           std::as_writable_bytes(std::span(&labels[row], 1)));
+    }
+    stream.copy(batch.inputs[0].data, input.data(), batch.inputs[0].bytes());
+    stream.copy(batch.label.data, labels.data(), batch.label.bytes());
+    stream.synchronize();
+  }
+  before_passes();
+  for (size_t i = 0; i < batches.size(); ++i) {
+    network.forward({.stream = stream}, batches[i], Mode::kInference, {sums.as<double>() + 2 * i, 2});
+  }
+  for (size_t i = 0; i < losses.size(); ++i) {
+    stream.copy(&losses[i], sums.as<double>() + 2 * i, sizeof(double));
+  }
+  stream.synchronize();
+  return losses;
+}
+
+TEST(Device, ANetworkThatGrowsWaitsForPassesUnderway) {
+  const auto host = make_cpu_device(1);
+  const auto host_comm = make_self_communicator(*host);
+  const auto expected = losses_of_growing_batches(*make_cpu_backend(*host), *host_comm, [] {});
+  GuardedDevice device;
+  const auto comm = make_self_communicator(device);
+  // Kernels stand still until the host waits for them.
+  std::thread resume;
+  const auto pause = [&] {
+    device.pause();
+    resume = std::thread([&device, before = device.counts().synchronizations.load()] {
+      while (device.counts().synchronizations == before)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      device.resume();
+    });
+  };
+  EXPECT_EQ(losses_of_growing_batches(*test::make_guarded_backend(device), *comm, pause), expected);
+  resume.join();
 }
 
 // The message tells what the memory was for, how much there is, and how many rows would fit: about right.

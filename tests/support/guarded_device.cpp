@@ -219,6 +219,9 @@ Buffer GuardedDevice::allocate(int64_t bytes) {
 
 void GuardedDevice::release(int64_t offset, int64_t bytes) {
   std::memset(opened_ + offset, 0xff, static_cast<size_t>(bytes));  // NaN
+  constexpr int64_t kPage = 4096;
+  const int64_t first = (offset + kPage - 1) / kPage * kPage, end = (offset + bytes) / kPage * kPage;
+  if (end > first) mprotect(opened_ + first, static_cast<size_t>(end - first), PROT_NONE);
   const std::lock_guard lock(mutex_);
   live_ -= bytes;
 }

@@ -3,8 +3,8 @@
 //
 // The memory is mapped twice. Addresses given out lie in a mapping without any access, so whoever uses one
 // outside of a kernel or a stream's copy is killed at once; kernels and copies work on the other mapping,
-// which open() finds. Memory is never given out twice and is overwritten when it is freed, so work that comes
-// too late computes rubbish.
+// which open() finds. Memory is never given out twice. Freed memory is overwritten and its whole pages
+// are closed, so work that comes too late computes rubbish or kills.
 #pragma once
 
 #include <atomic>
