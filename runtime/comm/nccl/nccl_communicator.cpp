@@ -42,9 +42,15 @@ ncclDataType_t nccl_type(DType dtype) {
       return ncclFloat64;
     case DType::kU16:
     case DType::kI16:
-      break;
+      break;  // reduced as int32
   }
-  raise<Unavailable>("NCCL does not reduce {}; convert it to int32 or a floating type", dtype_name(dtype));
+  raise<InternalError>("NCCL has no type {}", dtype_name(dtype));
+}
+
+// NCCL has no 16-bit integers: they are widened, reduced, and cut back, which gives their own sums and
+// products modulo 2^16.
+bool widened(DType dtype) {
+  return dtype == DType::kU16 || dtype == DType::kI16;
 }
 
 ncclRedOp_t nccl_op(ReduceOp op) {
@@ -97,6 +103,8 @@ class NcclWork final : public WorkState {
 
  private:
   friend class NcclCommunicator;
+  void raise_mismatch() const;
+
   NcclCommunicator& comm_;
   Flight* flight_ = nullptr;
 };
@@ -129,7 +137,7 @@ void join(ncclResult_t& all, ncclResult_t one) {
 
 class NcclCommunicator final : public Communicator {
  public:
-  NcclCommunicator(Communicator& host, Device& device, SpanScaler& scaler, const NcclOptions& options,
+  NcclCommunicator(Communicator& host, Device& device, SpanArithmetic& arithmetic, const NcclOptions& options,
                    std::unique_ptr<Communicator> own_host = nullptr);
   ~NcclCommunicator() override { link_.reset(); }
 
@@ -172,7 +180,7 @@ class NcclCommunicator final : public Communicator {
     std::unique_ptr<Communicator> child = host_.split(color, key);
     if (child == nullptr) return nullptr;
     Communicator& of_child = *child;
-    return std::make_unique<NcclCommunicator>(of_child, device_, scaler_, options_, std::move(child));
+    return std::make_unique<NcclCommunicator>(of_child, device_, arithmetic_, options_, std::move(child));
   }
   void progress() override { host_.progress(); }
   void publish_failure(std::string_view reason) noexcept override {
@@ -185,13 +193,18 @@ class NcclCommunicator final : public Communicator {
 
   Work reduce_pairs(std::span<const SpanPair> pairs, const Signature& call, ReduceOp op,
                     const CollectiveOptions& options);
-  // Raises what went wrong before, compares the call with the other ranks' where that is asked for, and lets
-  // the stream wait for `after`. Returns the call with its number.
-  Signature begin(Signature call, const CollectiveOptions& options);
+  // Raises what went wrong before, gives the call its number, compares it with the other ranks' where that is
+  // asked for, and lets the stream wait for `after`. False: they differ, and refuse() is what the call
+  // returns.
+  bool begin(Signature& call, const CollectiveOptions& options);
+  Work refuse(const Signature& call);
+  NcclWork& take_work(const Signature& call);
   Work finish(const Signature& call, const CollectiveOptions& options);
-  void compare(const Signature& call);
+  void compare(const Signature& call, const CollectiveOptions& options);
   void compare_splits(const Signature& call, std::span<const int64_t> send_counts,
                       std::span<const int64_t> receive_counts);
+  static ncclDataType_t working_type(DType dtype);
+  void convert_pairs(std::span<const SpanPair> pairs, int32_t* wides, bool scaled, bool there);
   void* staging(int64_t bytes);
   cudaStream_t queue() { return cuda::handle_of(*stream_); }
   template <class Calls>
@@ -207,23 +220,24 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<Communicator> own_host_;  // of a split
   Communicator& host_;
   Device& device_;
-  SpanScaler& scaler_;
+  SpanArithmetic& arithmetic_;
   NcclOptions options_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Link> link_;
   Buffer token_;    // what a barrier reduces
   Buffer staging_;  // of reductions with scales and of exchanges in place
   int64_t sequence_ = 0;
+  std::string mismatch_;  // of the call that begins
   std::vector<std::unique_ptr<NcclWork>> works_;
   std::vector<NcclWork*> idle_;
 };
 
-NcclCommunicator::NcclCommunicator(Communicator& host, Device& device, SpanScaler& scaler,
+NcclCommunicator::NcclCommunicator(Communicator& host, Device& device, SpanArithmetic& arithmetic,
                                    const NcclOptions& options, std::unique_ptr<Communicator> own_host)
     : own_host_(std::move(own_host)),
       host_(host),
       device_(device),
-      scaler_(scaler),
+      arithmetic_(arithmetic),
       options_(options),
       stream_(cuda::make_urgent_stream(device)) {
   const Fact version{"NCCL's version", nccl_version()};
@@ -245,43 +259,56 @@ NcclCommunicator::NcclCommunicator(Communicator& host, Device& device, SpanScale
   });
 }
 
-Signature NcclCommunicator::begin(Signature call, const CollectiveOptions& options) {
+bool NcclCommunicator::begin(Signature& call, const CollectiveOptions& options) {
   link_->check();
   call.sequence = sequence_++;
-  if (options_.check_calls) compare(call);
+  mismatch_.clear();
+  if (options_.check_calls) compare(call, options);
+  if (!mismatch_.empty()) return false;
   if (options.after != nullptr) stream_->wait(*options.after);
-  return call;
+  return true;
 }
 
-Work NcclCommunicator::finish(const Signature& call, const CollectiveOptions& options) {
+NcclWork& NcclCommunicator::take_work(const Signature& call) {
   if (idle_.empty()) {
     works_.push_back(std::make_unique<NcclWork>(*this));
     idle_.reserve(works_.size());
     idle_.push_back(works_.back().get());
   }
-  Flight& flight = link_->take();
-  flight.call = call;
+  NcclWork& work = *idle_.back();
+  idle_.pop_back();
+  work.flight_ = &link_->take();
+  work.flight_->call = call;
+  return work;
+}
+
+Work NcclCommunicator::finish(const Signature& call, const CollectiveOptions& options) {
+  NcclWork& work = take_work(call);
+  Flight& flight = *work.flight_;
   flight.limit = options.deadline.count() > 0 ? options.deadline : options_.deadline;
   flight.deadline = Clock::now() + flight.limit;
   stream_->record(*flight.done);
   link_->launched(flight);
-  NcclWork& work = *idle_.back();
-  idle_.pop_back();
-  work.flight_ = &flight;
   return Work(&work);
 }
 
-void NcclCommunicator::compare(const Signature& call) {
+Work NcclCommunicator::refuse(const Signature& call) {
+  NcclWork& work = take_work(call);
+  work.flight_->mismatch = mismatch_;
+  return Work(&work);
+}
+
+void NcclCommunicator::compare(const Signature& call, const CollectiveOptions& options) {
   const auto ranks = static_cast<size_t>(size());
   std::vector<Signature> all(ranks);
   const auto bytes = static_cast<int64_t>(sizeof(Signature));
   host_
       .all_gather({&call, bytes, DType::kU8}, {all.data(), bytes * size(), DType::kU8},
-                  {.label = "comparing calls"})
+                  {.label = call.label_text(), .deadline = options.deadline})
       .wait();
   Consensus consensus(all[0], 0);
   for (size_t r = 1; r < ranks; ++r) consensus.merge(Consensus(all[r], static_cast<int>(r)));
-  if (consensus.differs()) throw MismatchError(consensus.message(topology()));
+  if (consensus.differs()) mismatch_ = consensus.message(topology());
 }
 
 void NcclCommunicator::compare_splits(const Signature& call, std::span<const int64_t> send_counts,
@@ -293,11 +320,12 @@ void NcclCommunicator::compare_splits(const Signature& call, std::span<const int
   for (size_t from = 0; from < ranks; ++from) {
     for (size_t to = 0; to < ranks; ++to) {
       if (sent[from * ranks + to] == expected[to * ranks + from]) continue;
-      throw MismatchError(split_mismatch(topology(), call,
-                                         {.from = static_cast<int>(from),
-                                          .to = static_cast<int>(to),
-                                          .sent = sent[from * ranks + to],
-                                          .expected = expected[to * ranks + from]}));
+      mismatch_ = split_mismatch(topology(), call,
+                                 {.from = static_cast<int>(from),
+                                  .to = static_cast<int>(to),
+                                  .sent = sent[from * ranks + to],
+                                  .expected = expected[to * ranks + from]});
+      return;
     }
   }
 }
@@ -312,56 +340,102 @@ void* NcclCommunicator::staging(int64_t bytes) {
   return staging_.data();
 }
 
-// Scales go into NCCL's sum where its type is float32 or float64; else they are kernels before and after.
+// Where an operand of a reduction lies while NCCL works on it.
+ncclDataType_t NcclCommunicator::working_type(DType dtype) {
+  return nccl_type(widened(dtype) ? DType::kI32 : dtype);
+}
+
+// Scales are kernels before and after.
 Work NcclCommunicator::reduce_pairs(std::span<const SpanPair> pairs, const Signature& plain, ReduceOp op,
                                     const CollectiveOptions& options) {
   const DType dtype = pairs.empty() ? DType::kF32 : pairs[0].out.dtype;
-  const ncclDataType_t type = nccl_type(dtype);
-  const Signature call = begin(plain, options);
-  const bool before = options.prescale != 1.0, behind = options.postscale != 1.0;
+  const ncclDataType_t type = working_type(dtype);
+  Signature call = plain;
+  if (!begin(call, options)) return refuse(call);
+  const bool before = options.prescale != 1.0, behind = options.postscale != 1.0, wide = widened(dtype);
+  int64_t elements = 0;
   for (const SpanPair& pair : pairs) {
-    if (before && pair.in.count > 0) scaler_.scale(*stream_, pair.in, pair.out, options.prescale);
+    if (before && pair.in.count > 0) arithmetic_.scale(*stream_, pair.in, pair.out, options.prescale);
+    elements += pair.in.count;
   }
+  auto* wides = wide ? static_cast<int32_t*>(staging(elements * 4)) : nullptr;
+  if (wide) convert_pairs(pairs, wides, before, true);
   group("ncclAllReduce", [&](ncclComm_t comm, ncclResult_t& all) {
+    int32_t* place = wides;
     for (const SpanPair& pair : pairs) {
       if (pair.in.count == 0) continue;
-      join(all, ncclAllReduce(before ? pair.out.data : pair.in.data, pair.out.data,
-                              static_cast<size_t>(pair.in.count), type, nccl_op(op), comm, queue()));
+      const void* from = wide ? place : before ? pair.out.data : pair.in.data;
+      join(all, ncclAllReduce(from, wide ? place : pair.out.data, static_cast<size_t>(pair.in.count), type,
+                              nccl_op(op), comm, queue()));
+      if (wide) place += pair.in.count;
     }
   });
+  if (wide) convert_pairs(pairs, wides, before, false);
   for (const SpanPair& pair : pairs) {
-    if (behind && pair.in.count > 0) scaler_.scale(*stream_, pair.out, pair.out, options.postscale);
+    if (behind && pair.in.count > 0) arithmetic_.scale(*stream_, pair.out, pair.out, options.postscale);
   }
   return finish(call, options);
+}
+
+// All pairs into int32s, one behind the other, or back into their outputs.
+void NcclCommunicator::convert_pairs(std::span<const SpanPair> pairs, int32_t* wides, bool scaled,
+                                     bool there) {
+  for (const SpanPair& pair : pairs) {
+    if (pair.in.count == 0) continue;
+    const Span wide{wides, pair.in.count, DType::kI32};
+    if (there) {
+      arithmetic_.convert(*stream_, scaled ? ConstSpan(pair.out) : pair.in, wide);
+    } else {
+      arithmetic_.convert(*stream_, wide, pair.out);
+    }
+    wides += pair.in.count;
+  }
 }
 
 Work NcclCommunicator::reduce_scatter(ConstSpan in, Span out, std::span<const int64_t> counts, ReduceOp op,
                                       const CollectiveOptions& options) {
   check_reduce_scatter(in, out, counts, op, rank(), size(), options);
-  const ncclDataType_t type = nccl_type(in.dtype);
+  const ncclDataType_t type = working_type(in.dtype);
   Signature call = make_reduction(CollectiveKind::kReduceScatter, in, op, options);
   call.set_counts(counts);
-  call = begin(call, options);
-  const void* from = in.data;
-  if (options.prescale != 1.0 && in.count > 0) {
-    const Span scaled{staging(in.bytes()), in.count, in.dtype};
-    scaler_.scale(*stream_, in, scaled, options.prescale);
-    from = scaled.data;
+  if (!begin(call, options)) return refuse(call);
+  const bool wide = widened(in.dtype), scaled = options.prescale != 1.0;
+  ConstSpan from = in;
+  Span to = out;
+  if (in.count > 0 && (wide || scaled)) {
+    // Staging: [scaled input][widened input][widened output]
+    const int64_t narrow_bytes = scaled ? (in.bytes() + 255) / 256 * 256 : 0;
+    char* place = static_cast<char*>(staging(narrow_bytes + (wide ? 4 * (in.count + out.count) : 0)));
+    if (scaled) {
+      const Span copy{place, in.count, in.dtype};
+      arithmetic_.scale(*stream_, from, copy, options.prescale);
+      from = copy;
+    }
+    if (wide) {
+      const Span copy{place + narrow_bytes, in.count, DType::kI32};
+      arithmetic_.convert(*stream_, from, copy);
+      from = copy;
+      to = {place + narrow_bytes + 4 * in.count, out.count, DType::kI32};
+    }
   }
   group("ncclReduceScatter", [&](ncclComm_t comm, ncclResult_t& all) {
     if (in.count == 0) return;
     if (all_equal(counts)) {
-      join(all, ncclReduceScatter(from, out.data, static_cast<size_t>(out.count), type, nccl_op(op), comm,
+      join(all, ncclReduceScatter(from.data, to.data, static_cast<size_t>(out.count), type, nccl_op(op), comm,
                                   queue()));
       return;
     }
-    for_blocks(counts, in.dtype, [&](int root, int64_t offset, int64_t bytes) {
+    for_blocks(counts, from.dtype, [&](int root, int64_t offset, int64_t bytes) {
       if (bytes == 0) return;
-      join(all, ncclReduce(at(from, offset), out.data, static_cast<size_t>(counts[static_cast<size_t>(root)]),
-                           type, nccl_op(op), root, comm, queue()));
+      join(all,
+           ncclReduce(at(from.data, offset), to.data, static_cast<size_t>(counts[static_cast<size_t>(root)]),
+                      type, nccl_op(op), root, comm, queue()));
     });
   });
-  if (options.postscale != 1.0 && out.count > 0) scaler_.scale(*stream_, out, out, options.postscale);
+  if (wide && out.count > 0) arithmetic_.convert(*stream_, to, out);
+  if (options.postscale != 1.0 && out.count > 0) {
+    arithmetic_.scale(*stream_, out, out, options.postscale);
+  }
   return finish(call, options);
 }
 
@@ -370,7 +444,7 @@ Work NcclCommunicator::broadcast(Span buffer, int root, const CollectiveOptions&
   check_broadcast(buffer, root, size());
   Signature call = make_signature(CollectiveKind::kBroadcast, buffer, options);
   call.root = root;
-  call = begin(call, options);
+  if (!begin(call, options)) return refuse(call);
   group("ncclBroadcast", [&](ncclComm_t comm, ncclResult_t& all) {
     if (buffer.count == 0) return;
     join(all, ncclBroadcast(buffer.data, buffer.data, static_cast<size_t>(buffer.bytes()), ncclUint8, root,
@@ -384,7 +458,7 @@ Work NcclCommunicator::all_gather_v(ConstSpan in, Span out, std::span<const int6
   check_all_gather_v(in, out, counts, rank(), size());
   Signature call = make_signature(CollectiveKind::kAllGatherV, out, options);
   call.set_counts(counts);
-  call = begin(call, options);
+  if (!begin(call, options)) return refuse(call);
   group("ncclAllGather", [&](ncclComm_t comm, ncclResult_t& all) {
     if (out.count == 0) return;
     if (all_equal(counts)) {
@@ -405,9 +479,10 @@ Work NcclCommunicator::all_to_all_v(ConstSpan in, Span out, std::span<const int6
                                     std::span<const int64_t> receive_counts,
                                     const CollectiveOptions& options) {
   check_all_to_all_v(in, out, send_counts, receive_counts, rank(), size());
-  const Signature call =
-      begin(make_signature(CollectiveKind::kAllToAllV, {nullptr, 0, in.dtype}, options), options);
+  Signature call = make_signature(CollectiveKind::kAllToAllV, {nullptr, 0, in.dtype}, options);
+  if (!begin(call, options)) return refuse(call);
   if (options_.check_calls) compare_splits(call, send_counts, receive_counts);
+  if (!mismatch_.empty()) return refuse(call);
   const void* from = in.data;
   if (in.data == out.data && in.count > 0) {
     from = staging(in.bytes());
@@ -437,7 +512,7 @@ Work NcclCommunicator::gather_v(ConstSpan in, Span out, std::span<const int64_t>
   Signature call = make_signature(CollectiveKind::kGatherV, in, options);
   call.root = root;
   call.set_counts(counts);
-  call = begin(call, options);
+  if (!begin(call, options)) return refuse(call);
   group("ncclGather", [&](ncclComm_t comm, ncclResult_t& all) {
     if (rank() != root) {
       if (in.count == 0) return;
@@ -461,7 +536,7 @@ Work NcclCommunicator::scatter_v(ConstSpan in, Span out, std::span<const int64_t
   Signature call = make_signature(CollectiveKind::kScatterV, out, options);
   call.root = root;
   call.set_counts(counts);
-  call = begin(call, options);
+  if (!begin(call, options)) return refuse(call);
   group("ncclScatter", [&](ncclComm_t comm, ncclResult_t& all) {
     if (rank() != root) {
       if (out.count == 0) return;
@@ -480,20 +555,27 @@ Work NcclCommunicator::scatter_v(ConstSpan in, Span out, std::span<const int64_t
 }
 
 Work NcclCommunicator::barrier(const CollectiveOptions& options) {
-  const Signature call = begin(make_signature(CollectiveKind::kBarrier, {}, options), options);
+  Signature call = make_signature(CollectiveKind::kBarrier, {}, options);
+  if (!begin(call, options)) return refuse(call);
   link_->run("ncclAllReduce", [&](ncclComm_t comm) {
     return ncclAllReduce(token_.data(), token_.data(), 1, ncclInt32, ncclSum, comm, queue());
   });
   return finish(call, options);
 }
 
+void NcclWork::raise_mismatch() const {
+  if (!flight_->mismatch.empty()) throw MismatchError(flight_->mismatch);
+}
+
 bool NcclWork::ready() {
+  raise_mismatch();
   return comm_.link_->done(*flight_);
 }
 
 // Looks often at first, then rests; meanwhile the host communicator shows signs of life, and hears of other
 // ranks' failures.
 void NcclWork::wait() {
+  raise_mismatch();
   std::chrono::microseconds pause{0};
   while (!comm_.link_->done_in_time(*flight_)) {
     try {
@@ -508,6 +590,7 @@ void NcclWork::wait() {
 }
 
 void NcclWork::order_before(Stream& stream) {
+  raise_mismatch();
   comm_.link_->check();
   stream.wait(*flight_->done);
 }
@@ -519,10 +602,10 @@ void NcclWork::release() {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host, Device& device, SpanScaler& scaler,
-                                                     const NcclOptions& options) {
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host, Device& device,
+                                                     SpanArithmetic& arithmetic, const NcclOptions& options) {
   require(device.kind() == DeviceKind::kCuda, "NCCL needs a GPU, got {}", device.name());
-  return std::make_unique<NcclCommunicator>(host, device, scaler, options);
+  return std::make_unique<NcclCommunicator>(host, device, arithmetic, options);
 }
 
 std::string nccl_version() {

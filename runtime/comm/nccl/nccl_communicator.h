@@ -9,13 +9,16 @@
 
 namespace rondo {
 
-// Multiplies spans of device memory: reductions with scales that NCCL does not offer need it.
-class SpanScaler {
+// Arithmetic on spans of device memory that NCCL does not offer. Calls queue on the stream; in place or
+// apart.
+class SpanArithmetic {
  public:
-  virtual ~SpanScaler() = default;
-  // out = in * factor, queued on the stream; in place or apart. Floating types are multiplied in float32
-  // (float64 in float64), integers in float64, cut to whole numbers, and bounded by the type's range.
+  virtual ~SpanArithmetic() = default;
+  // out = in * factor. Floating types are multiplied in float32 (float64 in float64), integers in float64,
+  // cut to whole numbers, and bounded by the type's range.
   virtual void scale(Stream& stream, ConstSpan in, Span out, double factor) = 0;
+  // From int16 or uint16 to int32, or back, where the upper bits are dropped. Apart only.
+  virtual void convert(Stream& stream, ConstSpan in, Span out) = 0;
 };
 
 struct NcclOptions {
@@ -26,8 +29,8 @@ struct NcclOptions {
 };
 
 // The communicator of the GPUs of the ranks of `host`, each of which holds another one. Collective over
-// `host`, through which the ranks meet; `host`, `device` and `scaler` outlive it and what is split from it.
-// One thread at a time uses a communicator.
+// `host`, through which the ranks meet; `host`, `device` and `arithmetic` outlive it and what is split from
+// it. One thread at a time uses a communicator.
 //
 // Calls queue on a stream of the communicator, of the highest priority; the host does not block, except for
 // the first calls, in which NCCL connects. With options.after the collective starts behind that event.
@@ -41,7 +44,8 @@ struct NcclOptions {
 //
 // Throws PeerError, with NCCL's last message, when the ranks do not meet in time; MismatchError when they run
 // different versions of NCCL.
-std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host, Device& device, SpanScaler& scaler,
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host, Device& device,
+                                                     SpanArithmetic& arithmetic,
                                                      const NcclOptions& options = {});
 
 // "2.28.9"

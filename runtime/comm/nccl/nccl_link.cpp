@@ -164,6 +164,7 @@ Flight& Link::take() {
   Flight& flight = *idle_.back();
   idle_.pop_back();
   flight.held = true;
+  flight.mismatch.clear();
   return flight;
 }
 

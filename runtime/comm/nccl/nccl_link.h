@@ -26,8 +26,9 @@ struct Flight {
   Signature call;
   Clock::time_point deadline;
   std::chrono::milliseconds limit{0};
-  bool held = false;    // by a Work
-  bool flying = false;  // launched, and not seen to be done
+  std::string mismatch;  // of the ranks' calls: nothing was launched
+  bool held = false;     // by a Work
+  bool flying = false;   // launched, and not seen to be done
 };
 
 struct LinkOptions {

@@ -11,29 +11,38 @@ namespace {
 
 class StagedCommunicator;
 
-// All works share one event, which moves with every call: to wait for a later one is to wait for all before
-// it.
+// Host memory and where it is copied to when the collective is over.
+struct Result {
+  void* device = nullptr;
+  const void* host = nullptr;
+  int64_t bytes = 0;
+};
+
 class StagedWork final : public WorkState {
  public:
-  explicit StagedWork(Device& device) : done_(device.make_event()) {}
-  bool ready() override { return done_->happened(); }
-  void wait() override { done_->synchronize(); }
-  void order_before(Stream& stream) override { stream.wait(*done_); }
-  void release() override {}
-  Event& done() { return *done_; }
+  explicit StagedWork(StagedCommunicator& comm, Device& device) : comm_(comm), done_(device.make_event()) {}
+  bool ready() override;
+  void wait() override;
+  void order_before(Stream& stream) override;
+  void release() override;
 
  private:
+  friend class StagedCommunicator;
+  void fetch();  // waits for the collective, and queues the copies of its results
+
+  StagedCommunicator& comm_;
   std::unique_ptr<Event> done_;
+  Buffer in_, out_;
+  std::vector<Result> results_;
+  std::vector<SpanPair> pairs_;
+  Work inner_;
+  bool fetched_ = true;
 };
 
 class StagedCommunicator final : public Communicator {
  public:
   StagedCommunicator(Communicator& host, Device& device, std::unique_ptr<Communicator> own_host = nullptr)
-      : own_host_(std::move(own_host)),
-        host_(host),
-        device_(device),
-        stream_(device.make_stream()),
-        work_(device) {}
+      : own_host_(std::move(own_host)), host_(host), device_(device), stream_(device.make_stream()) {}
   ~StagedCommunicator() override {
     try {
       stream_->synchronize();  // copies into memory of callers
@@ -121,27 +130,46 @@ class StagedCommunicator final : public Communicator {
   void publish_failure(std::string_view reason) noexcept override { host_.publish_failure(reason); }
 
  private:
-  // Host memory for the inputs and the outputs of a call. What the call before copies out of it is done then.
-  void reserve(int64_t in_bytes, int64_t out_bytes) {
+  friend class StagedWork;
+
+  // With host memory for inputs and outputs; what it copied for an earlier call is done.
+  StagedWork& take(int64_t in_bytes, int64_t out_bytes) {
+    if (idle_.empty()) {
+      works_.push_back(std::make_unique<StagedWork>(*this, device_));
+      idle_.reserve(works_.size());
+      idle_.push_back(works_.back().get());
+    }
+    StagedWork& work = *idle_.back();
+    idle_.pop_back();
+    work.done_->synchronize();
+    if (work.in_.bytes() < in_bytes) work.in_ = device_.allocate_host(in_bytes);
+    if (work.out_.bytes() < out_bytes) work.out_ = device_.allocate_host(out_bytes);
+    work.results_.clear();
+    return work;
+  }
+
+  // Copies to the host what is queued, and starts the collective on it. The handle takes the work back to the
+  // pool if that throws.
+  template <class Call>
+  Work start(StagedWork& work, const CollectiveOptions& options, const Call& call) {
+    Work handle(&work);
     stream_->synchronize();
-    if (in_.bytes() < in_bytes) in_ = device_.allocate_host(in_bytes);
-    if (out_.bytes() < out_bytes) out_ = device_.allocate_host(out_bytes);
+    CollectiveOptions inner = options;
+    inner.after = nullptr;
+    work.inner_ = call(inner);
+    work.fetched_ = false;
+    return handle;
   }
 
   template <class Call>
   Work staged(ConstSpan in, Span out, const CollectiveOptions& options, const Call& call) {
-    reserve(in.bytes(), out.bytes());
+    StagedWork& work = take(in.bytes(), out.bytes());
     if (options.after != nullptr) stream_->wait(*options.after);
-    if (in.count > 0) stream_->copy(in_.data(), in.data, in.bytes());
-    stream_->synchronize();
-    CollectiveOptions inner = options;
-    inner.after = nullptr;
-    const ConstSpan from{in.count > 0 ? in_.data() : nullptr, in.count, in.dtype};
-    const Span to{out.count > 0 ? out_.data() : nullptr, out.count, out.dtype};
-    call(from, to, inner).wait();
-    if (out.count > 0) stream_->copy(out.data, out_.data(), out.bytes());
-    stream_->record(work_.done());
-    return Work(&work_);
+    if (in.count > 0) stream_->copy(work.in_.data(), in.data, in.bytes());
+    if (out.count > 0) work.results_.push_back({out.data, work.out_.data(), out.bytes()});
+    const ConstSpan from{in.count > 0 ? work.in_.data() : nullptr, in.count, in.dtype};
+    const Span to{out.count > 0 ? work.out_.data() : nullptr, out.count, out.dtype};
+    return start(work, options, [&](const CollectiveOptions& inner) { return call(from, to, inner); });
   }
 
   // Each pair's input lies where its output will.
@@ -149,35 +177,60 @@ class StagedCommunicator final : public Communicator {
   Work in_place(std::span<const SpanPair> pairs, const CollectiveOptions& options, const Call& call) {
     int64_t bytes = 0;
     for (const SpanPair& pair : pairs) bytes += pair.in.bytes();
-    reserve(0, bytes);
+    StagedWork& work = take(0, bytes);
     if (options.after != nullptr) stream_->wait(*options.after);
-    pairs_.clear();
-    auto* place = out_.as<char>();
+    work.pairs_.clear();
+    auto* place = work.out_.as<char>();
     for (const SpanPair& pair : pairs) {
       const Span there{pair.in.count > 0 ? place : nullptr, pair.in.count, pair.in.dtype};
-      if (pair.in.count > 0) stream_->copy(there.data, pair.in.data, pair.in.bytes());
-      pairs_.push_back({there, there});
+      work.pairs_.push_back({there, there});
+      if (pair.in.count == 0) continue;
+      stream_->copy(there.data, pair.in.data, pair.in.bytes());
+      work.results_.push_back({pair.out.data, there.data, there.bytes()});
       place += pair.in.bytes();
     }
-    stream_->synchronize();
-    CollectiveOptions inner = options;
-    inner.after = nullptr;
-    call(std::span<const SpanPair>(pairs_), inner).wait();
-    for (size_t i = 0; i < pairs.size(); ++i) {
-      if (pairs[i].out.count > 0) stream_->copy(pairs[i].out.data, pairs_[i].out.data, pairs[i].out.bytes());
-    }
-    stream_->record(work_.done());
-    return Work(&work_);
+    return start(work, options, [&](const CollectiveOptions& inner) {
+      return call(std::span<const SpanPair>(work.pairs_), inner);
+    });
   }
 
   std::unique_ptr<Communicator> own_host_;  // of a split
   Communicator& host_;
   Device& device_;
   std::unique_ptr<Stream> stream_;
-  StagedWork work_;
-  Buffer in_, out_;
-  std::vector<SpanPair> pairs_;
+  std::vector<std::unique_ptr<StagedWork>> works_;
+  std::vector<StagedWork*> idle_;
 };
+
+void StagedWork::fetch() {
+  if (fetched_) return;
+  inner_.wait();
+  for (const Result& result : results_) comm_.stream_->copy(result.device, result.host, result.bytes);
+  comm_.stream_->record(*done_);
+  fetched_ = true;
+}
+
+bool StagedWork::ready() {
+  if (!fetched_ && !inner_.ready()) return false;
+  fetch();
+  return done_->happened();
+}
+
+void StagedWork::wait() {
+  fetch();
+  done_->synchronize();
+}
+
+void StagedWork::order_before(Stream& stream) {
+  fetch();
+  stream.wait(*done_);
+}
+
+void StagedWork::release() {
+  inner_ = Work();
+  fetched_ = true;
+  comm_.idle_.push_back(this);
+}
 
 }  // namespace
 

@@ -54,7 +54,29 @@ void run(cudaStream_t stream, const void* in, void* out, int64_t count, double f
                   Scale<Type>{static_cast<const T*>(in), static_cast<T*>(out), factor});
 }
 
+template <class From, class To>
+struct Convert {
+  const From* in;
+  To* out;
+  RONDO_DEVICE void operator()(int64_t i) const { out[i] = static_cast<To>(in[i]); }
+};
+
+template <class From, class To>
+void run_convert(cudaStream_t stream, const void* in, void* out, int64_t count) {
+  launch_elements("convert", stream, count,
+                  {reads(in, count * static_cast<int64_t>(sizeof(From))),
+                   writes(out, count * static_cast<int64_t>(sizeof(To)))},
+                  Convert<From, To>{static_cast<const From*>(in), static_cast<To*>(out)});
+}
+
 }  // namespace
+
+void convert(cudaStream_t stream, DType from, const void* in, DType to, void* out, int64_t count) {
+  if (from == DType::kI16) return run_convert<int16_t, int32_t>(stream, in, out, count);
+  if (from == DType::kU16) return run_convert<uint16_t, int32_t>(stream, in, out, count);
+  if (to == DType::kI16) return run_convert<int32_t, int16_t>(stream, in, out, count);
+  run_convert<int32_t, uint16_t>(stream, in, out, count);
+}
 
 void scale(cudaStream_t stream, DType dtype, const void* in, void* out, int64_t count, double factor) {
   switch (dtype) {

@@ -8,4 +8,7 @@ namespace rondo {
 // cut to whole numbers and bounded by the type's range.
 void scale_span(Stream& stream, ConstSpan in, Span out, double factor);
 
+// Between int16 or uint16 and int32; back, the upper bits are dropped.
+void convert_span(Stream& stream, ConstSpan in, Span out);
+
 }  // namespace rondo

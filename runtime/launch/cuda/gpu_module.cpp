@@ -19,11 +19,12 @@ constexpr bool kSimulated = true;
 constexpr bool kSimulated = false;
 #endif
 
-class KernelScaler final : public SpanScaler {
+class KernelArithmetic final : public SpanArithmetic {
  public:
   void scale(Stream& stream, ConstSpan in, Span out, double factor) override {
     scale_span(stream, in, out, factor);
   }
+  void convert(Stream& stream, ConstSpan in, Span out) override { convert_span(stream, in, out); }
 };
 
 class CudaModule final : public GpuModule {
@@ -58,14 +59,14 @@ class CudaModule final : public GpuModule {
 
   std::unique_ptr<Communicator> make_communicator(Communicator& host, Device& device,
                                                   const GpuCommunicatorOptions& options) override {
-    return make_nccl_communicator(host, device, scaler_,
+    return make_nccl_communicator(host, device, arithmetic_,
                                   {.deadline = options.deadline,
                                    .connect_deadline = options.connect_deadline,
                                    .check_calls = options.check_calls});
   }
 
  private:
-  KernelScaler scaler_;
+  KernelArithmetic arithmetic_;
 };
 
 }  // namespace
