@@ -13,6 +13,7 @@
 #include "runtime/comm/cost_model.h"
 #include "runtime/comm/half.h"
 #include "runtime/comm/host/host_communicator.h"
+#include "runtime/comm/host/tune.h"
 #include "runtime/comm/mpi/session.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "tests/comm/conformance.h"
@@ -211,6 +212,22 @@ TEST_P(HostModes, AllocatesNothingAfterWarmUp) {
   const int64_t before = test::allocations_of_all_threads();
   for (int i = 0; i < 10; ++i) step();
   EXPECT_EQ(test::allocations_of_all_threads() - before, 0);
+}
+
+TEST(HostCommunicator, MeasuredCostsAreEqualOnAllRanks) {
+  if (test_session()->size() > 4) GTEST_SKIP() << "takes its time with so many ranks";
+  const auto device = make_cpu_device(1);
+  const CostModel costs = measure_costs(test_session(), *device);
+  std::vector<double> least;
+  for (const auto& [name, value] : costs.values()) least.push_back(value);
+  std::vector<double> most = least;
+  const auto comm = make_communicator(*device, kModes[0]);
+  comm->all_reduce(span_of(std::span(least)), span_of(std::span(least)), ReduceOp::kMin).wait();
+  comm->all_reduce(span_of(std::span(most)), span_of(std::span(most)), ReduceOp::kMax).wait();
+  EXPECT_EQ(least, most);
+  EXPECT_THAT(least, testing::Each(testing::Gt(0.0)));
+  if (comm->topology().hosts() > 1) return;
+  EXPECT_EQ(costs.between.latency_us, CostModel().between.latency_us);
 }
 
 TEST(HostCommunicator, RejectsBadOptions) {

@@ -97,7 +97,7 @@ class Tuner {
     const Span in{bytes_.data(), each * set.size(), DType::kU8};
     const Span out{bytes_.data() + kLarge, each * set.size(), DType::kU8};
     const double time = worst(time_of(set, 1, [&] { set.all_to_all(in, out).wait(); }));
-    const double speed = static_cast<double>(in.count) * share / time;
+    const double speed = static_cast<double>(kLarge) * share / time;
     link.crossing_share = std::clamp(speed / link.bytes_per_us, 0.05, 1.0);
   }
 
@@ -105,9 +105,9 @@ class Tuner {
     const auto host = flat_->split(own_host(), flat_->rank());
     const auto pair = flat_->split(topology_.local_rank < 2 && topology_.local_size > 1 ? own_host() : -1, 0);
     measure_link(pair.get(), costs_.inside);
-    const double ranks = host->size();
+    const double ranks = ranks_of_the_largest_host();
     measure_crossing(*host, (ranks - 1) / ranks, costs_.inside);
-    if (ranks_of_the_largest_host() < 2) costs_.inside = CostModel().inside;
+    if (ranks < 2) costs_.inside = CostModel().inside;
   }
 
   // The first rank of each host with the first of the first; the slowest link counts.
