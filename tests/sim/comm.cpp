@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -180,7 +181,7 @@ void Comm::run(uint64_t sequence, int64_t number, const std::vector<Call>& calls
       hang();
     } else {
       std::string why;
-      const Outcome outcome = CallRunner(*this, sequence).run(calls, why);
+      const Outcome outcome = CallRunner(*this, collectives_).run(calls, why);
       if (outcome == Outcome::kLost) {
         fail(ncclRemoteError, why);
         hang();
@@ -189,6 +190,11 @@ void Comm::run(uint64_t sequence, int64_t number, const std::vector<Call>& calls
   }
   const std::scoped_lock lock(mutex_);
   ++executed_;
+  // Ranks need not take part in others' exchanges between pairs.
+  const auto for_all = [](const Call& call) {
+    return call.kind != Kind::kSend && call.kind != Kind::kReceive;
+  };
+  if (std::any_of(calls.begin(), calls.end(), for_all)) ++collectives_;
   running_ = false;
   changed_.notify_all();
 }

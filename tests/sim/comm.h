@@ -107,7 +107,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   std::vector<Socket> data_, control_;  // by rank
   uint64_t issued_ = 0, executed_ = 0;  // operations; issued_ under the driver's lock
   int64_t operations_ = 0;
-  bool running_ = false;  // a kernel
+  uint64_t collectives_ = 0;  // executed operations in which all ranks take part
+  bool running_ = false;      // a kernel
   uint64_t turns_ = 0, turn_ = 0;
   std::vector<std::function<ncclResult_t()>> put_off_;
   int asks_ = 0;
