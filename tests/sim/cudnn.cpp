@@ -283,6 +283,35 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t, const cudnnT
       wanted, returned, results);
 }
 
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, const cudnnTensorDescriptor_t,
+                                                      const cudnnFilterDescriptor_t,
+                                                      const cudnnConvolutionDescriptor_t,
+                                                      const cudnnTensorDescriptor_t,
+                                                      cudnnConvolutionFwdAlgo_t algorithm, size_t* bytes) {
+  *bytes = algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM ? 0 : kWorkspace;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, const cudnnFilterDescriptor_t,
+                                                           const cudnnTensorDescriptor_t,
+                                                           const cudnnConvolutionDescriptor_t,
+                                                           const cudnnTensorDescriptor_t,
+                                                           cudnnConvolutionBwdDataAlgo_t algorithm,
+                                                           size_t* bytes) {
+  *bytes = algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 ? 0 : kWorkspace;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, const cudnnTensorDescriptor_t,
+                                                             const cudnnTensorDescriptor_t,
+                                                             const cudnnConvolutionDescriptor_t,
+                                                             const cudnnFilterDescriptor_t,
+                                                             cudnnConvolutionBwdFilterAlgo_t algorithm,
+                                                             size_t* bytes) {
+  *bytes = algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 ? 0 : kWorkspace;
+  return CUDNN_STATUS_SUCCESS;
+}
+
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t, const cudnnFilterDescriptor_t w,
                                                           const cudnnTensorDescriptor_t dy,
                                                           const cudnnConvolutionDescriptor_t conv,

@@ -28,13 +28,18 @@ void describe_images(TensorDescriptor& into, const Shape& shape) {
                                                static_cast<int>(shape[1]), static_cast<int>(shape[2])));
 }
 
-// The library's best guess that is deterministic, fits, and does not round its inputs unless it may.
-template <class Algorithm, class Performance>
-bool take_first(std::span<const Performance> candidates, bool tf32, Chosen<Algorithm>& into) {
+// The library's best guess that is deterministic and fits. Without TF32 it runs with exact products whatever
+// the guess was made for; `set_math` and `size_of` ask what that takes.
+template <class Algorithm, class Performance, class SetMath, class SizeOf>
+bool take_first(std::span<const Performance> candidates, bool tf32, Chosen<Algorithm>& into,
+                const SetMath& set_math, const SizeOf& size_of) {
   for (const Performance& candidate : candidates) {
     if (candidate.status != CUDNN_STATUS_SUCCESS || candidate.determinism != CUDNN_DETERMINISTIC) continue;
-    if (candidate.memory > kMostScratch || (!tf32 && candidate.mathType != CUDNN_FMA_MATH)) continue;
-    into = {candidate.algo, candidate.mathType, candidate.memory};
+    const cudnnMathType_t math = tf32 ? candidate.mathType : CUDNN_FMA_MATH;
+    set_math(math);
+    size_t bytes = 0;
+    if (size_of(candidate.algo, &bytes) != CUDNN_STATUS_SUCCESS || bytes > kMostScratch) continue;
+    into = {candidate.algo, math, bytes};
     return true;
   }
   return false;
@@ -75,39 +80,72 @@ void ConvPlan::use(cudnnMathType_t math) const {
 }
 
 bool ConvPlan::choose(const Conv2DSpec& spec) {
-  const bool tf32 = context_->tf32;
-  const cudnnHandle_t handle = context_->cudnn();
-  use(tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH);
-  int found = 0;
-  std::array<cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT> forwards{};
-  if (refused(
-          cudnnGetConvolutionForwardAlgorithm_v7(handle, x_.get(), w_.get(), conv_.get(), y_.get(),
-                                                 static_cast<int>(forwards.size()), &found, forwards.data()),
-          "cudnnGetConvolutionForwardAlgorithm_v7") ||
-      !take_first(std::span<const cudnnConvolutionFwdAlgoPerf_t>(forwards.data(), static_cast<size_t>(found)),
-                  tf32, forward_)) {
-    return false;
-  }
+  use(context_->tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH);
+  if (!choose_forward()) return false;
   if (spec.mode != Mode::kTraining) return true;
-  std::array<cudnnConvolutionBwdFilterAlgoPerf_t, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT> weights{};
-  if (refused(cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, x_.get(), y_.get(), conv_.get(), w_.get(),
-                                                            static_cast<int>(weights.size()), &found,
-                                                            weights.data()),
-              "cudnnGetConvolutionBackwardFilterAlgorithm_v7") ||
-      !take_first(
-          std::span<const cudnnConvolutionBwdFilterAlgoPerf_t>(weights.data(), static_cast<size_t>(found)),
-          tf32, weights_)) {
+  use(context_->tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH);
+  if (!choose_weight_gradient()) return false;
+  if (!spec.input_gradient) return true;
+  use(context_->tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH);
+  return choose_input_gradient();
+}
+
+bool ConvPlan::choose_forward() {
+  const cudnnHandle_t handle = context_->cudnn();
+  std::array<cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT> found{};
+  int count = 0;
+  if (refused(cudnnGetConvolutionForwardAlgorithm_v7(handle, x_.get(), w_.get(), conv_.get(), y_.get(),
+                                                     static_cast<int>(found.size()), &count, found.data()),
+              "cudnnGetConvolutionForwardAlgorithm_v7")) {
     return false;
   }
-  if (!spec.input_gradient) return true;
-  std::array<cudnnConvolutionBwdDataAlgoPerf_t, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT> inputs{};
-  return !refused(cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, w_.get(), y_.get(), conv_.get(),
-                                                              x_.get(), static_cast<int>(inputs.size()),
-                                                              &found, inputs.data()),
-                  "cudnnGetConvolutionBackwardDataAlgorithm_v7") &&
-         take_first(
-             std::span<const cudnnConvolutionBwdDataAlgoPerf_t>(inputs.data(), static_cast<size_t>(found)),
-             tf32, input_);
+  const std::span<const cudnnConvolutionFwdAlgoPerf_t> candidates(found.data(), static_cast<size_t>(count));
+  return take_first(
+      candidates, context_->tf32, forward_, [&](cudnnMathType_t math) { use(math); },
+      [&](cudnnConvolutionFwdAlgo_t algorithm, size_t* bytes) {
+        return cudnnGetConvolutionForwardWorkspaceSize(handle, x_.get(), w_.get(), conv_.get(), y_.get(),
+                                                       algorithm, bytes);
+      });
+}
+
+bool ConvPlan::choose_weight_gradient() {
+  const cudnnHandle_t handle = context_->cudnn();
+  std::array<cudnnConvolutionBwdFilterAlgoPerf_t, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT> found{};
+  int count = 0;
+  if (refused(
+          cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, x_.get(), y_.get(), conv_.get(), w_.get(),
+                                                        static_cast<int>(found.size()), &count, found.data()),
+          "cudnnGetConvolutionBackwardFilterAlgorithm_v7")) {
+    return false;
+  }
+  const std::span<const cudnnConvolutionBwdFilterAlgoPerf_t> candidates(found.data(),
+                                                                        static_cast<size_t>(count));
+  return take_first(
+      candidates, context_->tf32, weights_, [&](cudnnMathType_t math) { use(math); },
+      [&](cudnnConvolutionBwdFilterAlgo_t algorithm, size_t* bytes) {
+        return cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x_.get(), y_.get(), conv_.get(),
+                                                              w_.get(), algorithm, bytes);
+      });
+}
+
+bool ConvPlan::choose_input_gradient() {
+  const cudnnHandle_t handle = context_->cudnn();
+  std::array<cudnnConvolutionBwdDataAlgoPerf_t, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT> found{};
+  int count = 0;
+  if (refused(
+          cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, w_.get(), y_.get(), conv_.get(), x_.get(),
+                                                      static_cast<int>(found.size()), &count, found.data()),
+          "cudnnGetConvolutionBackwardDataAlgorithm_v7")) {
+    return false;
+  }
+  const std::span<const cudnnConvolutionBwdDataAlgoPerf_t> candidates(found.data(),
+                                                                      static_cast<size_t>(count));
+  return take_first(
+      candidates, context_->tf32, input_, [&](cudnnMathType_t math) { use(math); },
+      [&](cudnnConvolutionBwdDataAlgo_t algorithm, size_t* bytes) {
+        return cudnnGetConvolutionBackwardDataWorkspaceSize(handle, w_.get(), y_.get(), conv_.get(), x_.get(),
+                                                            algorithm, bytes);
+      });
 }
 
 std::optional<ConvPlan> ConvPlan::make(Context& context, const Conv2DSpec& spec, const Shape& output) {
@@ -130,13 +168,16 @@ void ConvPlan::forward(const Execution& on, const void* x, const void* w, void* 
 }
 
 bool ConvPlan::forward_bias_relu(const Execution& on, const void* x, const void* w, const void* bias,
-                                 void* y) const {
+                                 void* y) {
+  if (!fuses_) return false;
   use(forward_.math);
-  return !refused(
-      cudnnConvolutionBiasActivationForward(context_->cudnn_on(on.stream), &kOne, x_.get(), x, w_.get(), w,
-                                            conv_.get(), forward_.algorithm, on.scratch, forward_.bytes,
-                                            &kZero, y_.get(), y, bias_.get(), bias, relu_.get(), y_.get(), y),
-      "cudnnConvolutionBiasActivationForward");
+  // Some algorithms have no such epilogue, which only the call itself tells, at times as a wrong parameter.
+  const cudnnStatus_t status = cudnnConvolutionBiasActivationForward(
+      context_->cudnn_on(on.stream), &kOne, x_.get(), x, w_.get(), w, conv_.get(), forward_.algorithm,
+      on.scratch, forward_.bytes, &kZero, y_.get(), y, bias_.get(), bias, relu_.get(), y_.get(), y);
+  fuses_ = status / 1000 != CUDNN_STATUS_BAD_PARAM / 1000 &&
+           !refused(status, "cudnnConvolutionBiasActivationForward");
+  return fuses_;
 }
 
 void ConvPlan::weight_gradient(const Execution& on, const void* x, const void* dy, void* dw) const {

@@ -45,7 +45,7 @@ class ConvPlan {
   // x: images, w: (filters, height, width, channels / groups), y: images.
   void forward(const Execution& on, const void* x, const void* w, void* y) const;
   // y = relu(conv(x, w) + bias) in one pass; false where cuDNN refuses, and nothing is done.
-  bool forward_bias_relu(const Execution& on, const void* x, const void* w, const void* bias, void* y) const;
+  bool forward_bias_relu(const Execution& on, const void* x, const void* w, const void* bias, void* y);
   void weight_gradient(const Execution& on, const void* x, const void* dy, void* dw) const;
   void input_gradient(const Execution& on, const void* dy, const void* w, void* dx) const;
 
@@ -55,6 +55,9 @@ class ConvPlan {
   explicit ConvPlan(Context& context) : context_(&context) {}
   void describe(const Conv2DSpec& spec, const Shape& output);
   bool choose(const Conv2DSpec& spec);
+  bool choose_forward();
+  bool choose_weight_gradient();
+  bool choose_input_gradient();
   void use(cudnnMathType_t math) const;
 
   Context* context_;
@@ -65,6 +68,7 @@ class ConvPlan {
   Chosen<cudnnConvolutionFwdAlgo_t> forward_;
   Chosen<cudnnConvolutionBwdFilterAlgo_t> weights_;
   Chosen<cudnnConvolutionBwdDataAlgo_t> input_;
+  bool fuses_ = true;  // until the fused call was refused
 };
 
 }  // namespace rondo::cuda
