@@ -1,5 +1,7 @@
 #include "runtime/launch/binding.h"
 
+#include <fmt/core.h>
+
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -70,7 +72,7 @@ Binding bind_device(const BindOptions& options, const CoreSet& own, std::span<co
           "--device cuda: {}; use --device cpu, or auto, which takes a GPU where one can be used",
           found.reason);
     }
-    if (!declined) no_gpu = ", for " + found.reason;
+    if (!declined) no_gpu = fmt::format(" (no GPU: {})", found.reason);
   }
   check_gpus(request, 0);
   Binding binding;

@@ -251,9 +251,9 @@ std::string World::banner() {
   const std::string costs = file.empty() || size() == 1 ? std::string() : fmt::format(" (tuned by {})", file);
   const Communicator& joins = state_->device_comm ? *state_->device_comm : comm();
   const bool simulated = state_->binding.gpus != nullptr && state_->binding.gpus->simulated();
-  return fmt::format("Rondo {}: {} on {}, {}{}\nEach rank: {}; {}\nLibraries: {}\n{}", version(), ranks,
-                     hosts, joins.name(), costs, device().name(), backend().name(), libraries_of_this_build(),
-                     simulated ? kSimulatedNote : "");
+  return fmt::format("Rondo {}: {} on {}, {}{}\nEach rank: {}; {}{}\nLibraries: {}\n{}", version(), ranks,
+                     hosts, joins.name(), costs, device().name(), backend().name(), state_->binding.no_gpu,
+                     libraries_of_this_build(), simulated ? kSimulatedNote : "");
 }
 
 std::string program_name(const char* path) {
