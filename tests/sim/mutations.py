@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Removes the waits of the GPU path one at a time and shows what notices, on simulated GPUs.
 
-    cmake --build BUILD --target sim_seeds_test nccl_sim_test rondo_cuda_sim
+    cmake --build BUILD --target rondo_cuda_sim sim_seeds_test nccl_sim_test models_device_test \\
+                                 grad_sync_device_test
     tests/sim/mutations.py BUILD [--only TEXT] [--write]
 
 A mutation is a text of one source file and what takes its place. Only that file is compiled again, as the build
@@ -19,7 +20,10 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODULE = "librondo_cuda_sim.so"
 TRAINING = ("sim_seeds_test", "-*Seeds*")
-COLLECTIVES = ("nccl_sim_test", "*_2:*_3:*_4")
+COLLECTIVES = ("nccl_sim_test", "-*Random*")
+# Devices whose streams run later too, and whose copies from pageable memory never block.
+GUARDED = [("models_device_test", "*"), ("grad_sync_device_test", "*")]
+STAGED = "runtime/comm/staged/staged_communicator.cpp"
 DEVICE, LINK, NCCL = ("runtime/device/cuda/cuda_device.cpp", "runtime/comm/nccl/nccl_link.cpp",
                       "runtime/comm/nccl/nccl_communicator.cpp")
 
@@ -39,10 +43,11 @@ MUTATIONS = [
     ("the end of a collective is recorded", NCCL, "stream_->record(*flight.done);", "", [TRAINING]),
     ("staging memory grows behind the work on it", NCCL, "    stream_->synchronize();\n    staging_ = {};",
      "    staging_ = {};", [COLLECTIVES]),
-    ("memory of collectives is zeroed before it is given out", LINK, "  stream.synchronize();\n", "", [TRAINING]),
+    ("memory of collectives is zeroed before it is given out", LINK, "  stream.synchronize();\n", "",
+     [COLLECTIVES, TRAINING]),
     ("a call is waited for until NCCL has taken it", LINK,
-     "const ncclResult_t result = settle(lock, call(comm_), Clock::now() + kCallDeadline);",
-     "ncclResult_t result = call(comm_); if (result == ncclInProgress) result = ncclSuccess;", [TRAINING]),
+     "const ncclResult_t result = settle(lock, call(shared_->comm), Clock::now() + kCallDeadline);",
+     "ncclResult_t result = call(shared_->comm); if (result == ncclInProgress) result = ncclSuccess;", [TRAINING]),
     ("uploads wait for the work on the batch before", "runtime/train/batch_stream.cpp",
      "upload_->wait(*place.used);", "", [TRAINING]),
     ("work waits for its batch's upload", "runtime/train/batch_stream.cpp", "compute.wait(*place.uploaded);", "",
@@ -50,22 +55,33 @@ MUTATIONS = [
     ("the loader gets a slot back after its upload", "runtime/train/batch_stream.cpp",
      "if (uploads()) places_[static_cast<size_t>(given_ % 2)].uploaded->synchronize();", "", [TRAINING]),
     ("a new pass waits for the uploads of the last one", "runtime/train/batch_stream.cpp",
-     "if (uploads()) upload_->synchronize();", "", [TRAINING]),
+     "if (uploads()) upload_->synchronize();", "", [TRAINING, *GUARDED]),
     ("results are read after their event", "runtime/train/read_back.cpp", "from.there->synchronize();", "",
      [TRAINING]),
     ("a bucket starts after its last gradient", "runtime/gradsync/grad_sync.cpp",
      ".after = state.buckets[b].final.get(), ", "", [TRAINING]),
-    ("updates wait for the bucket's sum", "runtime/gradsync/grad_sync.cpp", "waited.work.order_before(*state.compute);",
-     "", [TRAINING]),
+    ("updates wait for the bucket's sum", "runtime/gradsync/grad_sync.cpp", "waited.work.order_before(*state.compute);\n  waited.work = {};", "new Work(std::move(waited.work));", [TRAINING]),
     ("old values stay until they are in their bucket", "runtime/gradsync/grad_sync.cpp",
      "stream->synchronize();  // before the old values go", "", [TRAINING]),
     ("weights are read after their copy", "models/graph/weights.cpp",
      "    stream.copy(values.data(), tensor.data, desc.bytes());\n    stream.synchronize();",
-     "    stream.copy(values.data(), tensor.data, desc.bytes());", [TRAINING]),
+     "    stream.copy(values.data(), tensor.data, desc.bytes());", [TRAINING, *GUARDED]),
     ("a new plan's memory waits for passes underway", "models/graph/graph_network.cpp",
-     "  stream.synchronize();\n  return get_plan", "  return get_plan", [TRAINING]),
+     "  stream.synchronize();\n  return get_plan", "  return get_plan", [TRAINING, *GUARDED]),
     ("predictions are gathered after they were made", "runtime/train/trainer.cpp", "      stream.synchronize();\n", "",
      [TRAINING]),
+    ("a look at weights waits for the steps queued so far", "models/model.cpp",
+     "trained_by->trainer->synchronize();", ";", [TRAINING, *GUARDED]),
+    ("staged: downloads start behind the event of the call", STAGED,
+     "    if (options.after != nullptr) stream_->wait(*options.after);\n", "", [COLLECTIVES]),
+    ("staged: a stream waits for the upload of a result", STAGED, "stream.wait(*done_);", "", [COLLECTIVES]),
+    ("staged: the end of an upload is recorded", STAGED, "comm_.stream_->record(*done_);", "", [COLLECTIVES]),
+    ("staged: inputs are in host memory before they are reduced", STAGED,
+     "    stream_->synchronize();\n    CollectiveOptions inner", "    CollectiveOptions inner", [COLLECTIVES]),
+    ("staged: pinned memory is used again behind its upload", STAGED, "    work.done_->synchronize();\n", "",
+     [COLLECTIVES]),
+    ("staged: the host's result is waited for", STAGED, "  inner_.wait();\n", "", [COLLECTIVES]),
+    ("staged: wait() waits for the upload of the result", STAGED, "  done_->synchronize();\n", "", [COLLECTIVES]),
 ]
 
 
@@ -83,8 +99,8 @@ def compile_mutant(build, folder, target, file, text, replacement):
     if not found:
         return None
     source = (ROOT / file).read_text()
-    if source.count(text) != 1:
-        sys.exit(f"{file}: {text!r} stands there {source.count(text)} times; the table is out of date")
+    if text not in source:
+        sys.exit(f"{file}: {text!r} does not stand there; the table is out of date")
     copy = folder / file
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_text(source.replace(text, replacement))
@@ -106,20 +122,31 @@ def link(build, target, output, edit):
 
 
 def what_failed(folder, test, tests, seconds):
-    """The first thing that a test program says went wrong; empty when nothing did."""
+    """Which case of a test program failed, and the first thing it said; nothing when all passed."""
     environment = dict(os.environ, RONDO_SIMULATED_GPUS="8")
+    program = subprocess.Popen([folder / test, f"--gtest_filter={tests}"], env=environment, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        done = run([folder / test, f"--gtest_filter={tests}"], env=environment, timeout=seconds)
+        out, err = program.communicate(timeout=seconds)
+        how = f"ended with {program.returncode}"
     except subprocess.TimeoutExpired:
-        return f"still running after {seconds} s"
-    if done.returncode == 0:
-        return ""
-    mistake = re.search(r"MISTAKE: (.*)", done.stderr)
+        program.kill()
+        out, err = program.communicate()
+        how = f"still running after {seconds} s"
+    if program.returncode == 0:
+        return "", ""
+    failed = re.search(r"\[  FAILED  \] ([\w./]+)", out)
+    began = re.findall(r"\[ RUN      \] ([\w./]+)", out)
+    mistake = re.search(r"MISTAKE: (.*)", err)
+    error = re.search(r'C\+\+ exception with description "(.*?)"', out)
     if mistake:
-        return "the double: " + re.sub(r" ?\[0x[^)]*\)|0x[0-9a-f]+|allocation \d+ \(.*?\)", "", mistake[1])[:150]
-    failed = re.search(r"\[  FAILED  \] ([\w./]+)", done.stdout)
-    error = re.search(r"C\+\+ exception with description \"(.*?)\"", done.stdout)
-    return failed[1] + (": " + error[1][:100] if error else "") if failed else f"ended with {done.returncode}"
+        how = "the double: " + re.sub(r" ?\[0x[^)]*\)|allocation \d+ \(.*?\)", "", mistake[1])
+        how = re.sub(r", which (reads|writes) bytes.*", "", how)
+    elif error:
+        how = error[1][:120]
+    elif failed:
+        how = "wrong values"
+    return failed[1] if failed else began[-1] if began else test, how
 
 
 def notice(build, mutation, seconds):
@@ -141,9 +168,9 @@ def notice(build, mutation, seconds):
                 # In front of the libraries, one of which holds the original.
                 link(build, f"tests/{test}", folder / test,
                      lambda c: c.replace(f" -o tests/{test}", f" {mutant_of_test[0]} -o tests/{test}", 1))
-            noticed = what_failed(folder, test, chosen, seconds)
-            if noticed:
-                return f"`{test}`", noticed
+            case, how = what_failed(folder, test, chosen, seconds)
+            if how:
+                return f"{test}, {case}", how
     return "nothing", ""
 
 

@@ -117,6 +117,10 @@ TEST(SimulatedTraining, IsTheHostsWithinRounding) {
     for (size_t i = 0; i < host.losses.size(); ++i) {
       EXPECT_NEAR(gpus.losses[i], host.losses[i], 2e-5) << ranks << " devices, step " << i;
     }
+    ASSERT_EQ(gpus.predictions.size(), host.predictions.size());
+    for (size_t i = 0; i < host.predictions.size(); ++i) {
+      ASSERT_NEAR(gpus.predictions[i], host.predictions[i], 1e-4) << ranks << " devices, prediction " << i;
+    }
   }
 }
 
