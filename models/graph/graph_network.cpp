@@ -37,26 +37,51 @@ Shape GraphNetwork::output_shape() const {
 
 Plan& GraphNetwork::get_plan(int64_t rows, Purpose purpose) {
   std::unique_ptr<Plan>& slot = plans_[{rows, purpose}];
-  if (!slot) {
-    const Objective* objective = options_.objective ? &*options_.objective : nullptr;
-    auto plan = compile_plan(graph_, backend_, *stream_,
-                             {.rows = rows,
-                              .purpose = purpose,
-                              .objective = objective,
-                              .sums = &sums_,
-                              .reuse_memory = options_.reuse_memory});
-    try {
-      reserve(*plan);
-    } catch (const OutOfMemory&) {
-      for (const auto& [key, other] : plans_) {
-        if (other) reserve(*other);  // the others had enough and get it back
-      }
-      throw;
-    }
+  if (slot) return *slot;
+  const PlanRequest request{.rows = rows,
+                            .purpose = purpose,
+                            .objective = options_.objective ? &*options_.objective : nullptr,
+                            .sums = &sums_,
+                            .reuse_memory = options_.reuse_memory};
+  try {
+    auto plan = compile_plan(graph_, backend_, *stream_, request);
+    reserve(*plan);
     plan->bind(arena_.data());
     slot = std::move(plan);
+  } catch (const OutOfMemory& error) {
+    const std::string fits = what_would_fit(request);
+    for (const auto& [key, other] : plans_) {
+      if (other) reserve(*other);  // the others had enough and get it back
+    }
+    raise<OutOfMemory>("preparing {} rows: {}{}", rows, error.what(), fits);
   }
   return *slot;
+}
+
+// Measured on a plan for few rows: kernels hold memory of their own. A little too careful, since not all of
+// it grows with the rows.
+std::string GraphNetwork::what_would_fit(PlanRequest request) {
+  Device& device = backend_.device();
+  const int64_t wanted = request.rows;
+  const DeviceMemory before = device.memory();
+  if (before.total == 0) return {};
+  request.rows = std::clamp<int64_t>(wanted / 16, 1, 32);
+  int64_t fit = 0;
+  try {
+    const auto probe = compile_plan(graph_, backend_, *stream_, request);
+    const DeviceMemory with = device.memory();
+    const auto each =
+        static_cast<double>(with.in_use - before.in_use + probe->arena_bytes + probe->scratch_bytes) /
+        static_cast<double>(request.rows);
+    const int64_t available = before.available + arena_.bytes() + scratch_.bytes();
+    fit = std::min(static_cast<int64_t>(static_cast<double>(available) / each), wanted - 1);
+  } catch (const OutOfMemory&) {
+    // Not even these.
+  }
+  if (fit == 0) return ". Hardly a row would fit: use a smaller model";
+  return fmt::format(
+      ". About {} rows on a rank would fit: use a batch size of at most {} times the number of ranks", fit,
+      fit);
 }
 
 Plan& GraphNetwork::plan_for(Stream& stream, int64_t rows, Purpose purpose) {
@@ -69,25 +94,14 @@ Plan& GraphNetwork::plan_for(Stream& stream, int64_t rows, Purpose purpose) {
 void GraphNetwork::reserve(const Plan& plan) {
   RONDO_CHECK(pending_ == nullptr || plan.arena_bytes <= arena_.bytes());
   Device& device = backend_.device();
-  const auto advice = [&plan](const DeviceMemory& memory) {
-    const auto each =
-        static_cast<double>(plan.arena_bytes + plan.scratch_bytes) / static_cast<double>(plan.rows);
-    const auto fit = static_cast<int64_t>(static_cast<double>(memory.available) / each);
-    if (memory.total == 0) return std::string("Use a smaller batch or model, or more ranks");
-    if (fit == 0) return std::string("Not even one row would fit: use a smaller model");
-    return fmt::format(
-        "About {} rows on a rank would fit: use a batch size of at most {} times the number of ranks", fit,
-        fit);
-  };
   if (plan.scratch_bytes > scratch_.bytes()) {
     scratch_ = {};
-    scratch_ =
-        allocate_for(device, plan.scratch_bytes, fmt::format("work space for {} rows", plan.rows), advice);
+    scratch_ = allocate_for(device, plan.scratch_bytes, fmt::format("work space for {} rows", plan.rows), {});
   }
   if (arena_ && plan.arena_bytes <= arena_.bytes()) return;
   arena_ = {};
   arena_ = allocate_for(device, std::max<int64_t>(plan.arena_bytes, 64),
-                        fmt::format("the intermediate results of {} rows", plan.rows), advice);
+                        fmt::format("the intermediate results of {} rows", plan.rows), {});
   for (const auto& [key, other] : plans_) {
     if (other) other->bind(arena_.data());
   }

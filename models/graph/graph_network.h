@@ -19,6 +19,7 @@ class Graph;
 class KernelBackend;
 enum class Purpose : uint8_t;
 struct Plan;
+struct PlanRequest;
 
 struct NetworkOptions {
   // The sub-batch for which kernels choose the layouts of weights that no device holds yet: the same on all
@@ -59,6 +60,8 @@ class GraphNetwork final : public Network {
   // The plan for a pass on this stream, which is waited for if the plan has yet to be made.
   Plan& plan_for(Stream& stream, int64_t rows, Purpose purpose);
   void reserve(const Plan& plan);
+  // What to do when the device has too little memory for this plan: ". About 60 rows ..."
+  std::string what_would_fit(PlanRequest request);
   void set_inputs(Plan& plan, const Batch& batch) const;
 
   const Graph& graph_;

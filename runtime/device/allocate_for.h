@@ -18,12 +18,11 @@ inline std::string memory_text(int64_t bytes) {
   return fmt::format("{} bytes", bytes);
 }
 
-// Zeroed device memory. Throws OutOfMemory that says what the memory was for, how much there is, and
-// `advice`:
-//   NVIDIA H200: 12.30 GiB were wanted for the activations of 1024 rows; 8.10 of 139.80 GiB are left.
-//   <advice>
-template <class Advice>
-Buffer allocate_for(Device& device, int64_t bytes, std::string_view what, const Advice& advice) {
+// Zeroed device memory. Throws OutOfMemory that says what the memory was for and how much there is:
+//   out of memory on NVIDIA H200: 12.30 GiB were wanted for 1024 rows of input; 8.10 GiB of 139.80 GiB are
+//   left. <advice>
+inline Buffer allocate_for(Device& device, int64_t bytes, std::string_view what,
+                           std::string_view advice = "Use a smaller batch or model, or more ranks") {
   try {
     return device.allocate(bytes);
   } catch (const OutOfMemory&) {
@@ -32,14 +31,9 @@ Buffer allocate_for(Device& device, int64_t bytes, std::string_view what, const 
         memory.total > 0
             ? fmt::format("; {} of {} are left", memory_text(memory.available), memory_text(memory.total))
             : std::string();
-    raise<OutOfMemory>("out of memory on {}: {} were wanted for {}{}. {}", device.name(), memory_text(bytes),
-                       what, left, advice(memory));
+    raise<OutOfMemory>("out of memory on {}: {} were wanted for {}{}{}{}", device.name(), memory_text(bytes),
+                       what, left, advice.empty() ? "" : ". ", advice);
   }
-}
-
-inline Buffer allocate_for(Device& device, int64_t bytes, std::string_view what) {
-  return allocate_for(device, bytes, what,
-                      [](const DeviceMemory&) { return "Use a smaller batch or model, or more ranks"; });
 }
 
 }  // namespace rondo
