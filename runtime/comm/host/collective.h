@@ -62,7 +62,7 @@ class HostCollective final : public WorkState {
   std::string overdue_text(const Notes* notes) const;
   // Ends it with the engine's failure.
   void fail();
-  // After a failure: MPI may still use this object's buffers, so it must never be destroyed.
+  // After a failure: MPI may still use this object's buffers, so it must outlive MPI.
   bool memory_lost() const { return memory_lost_; }
 
   bool ready() override;

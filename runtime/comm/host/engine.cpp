@@ -103,7 +103,7 @@ HostEngine::~HostEngine() {
   if (watchdog_.joinable()) watchdog_.join();
   const std::lock_guard guard(lock());
   abandon_receive(inbox_request_);
-  if (notes_ != nullptr && !notes_->leave()) notes_.release();  // NOLINT: MPI may still use its memory
+  if (notes_ != nullptr && !notes_->leave()) session_->keep(std::shared_ptr<void>(std::move(notes_)));
   // After a failure messages may still be under way. MPI would give a freed communicator's number to the next
   // one, and their messages with it; so the two are left alone.
   if (failed) return;

@@ -50,8 +50,9 @@ class HostCommunicator final : public Communicator {
     }
   }
   ~HostCommunicator() override {
+    const std::lock_guard guard(engine_->lock());
     for (auto& state : states_) {
-      if (state->memory_lost()) state.release();  // NOLINT: leaked on purpose, MPI may still write to it
+      if (state->memory_lost()) engine_->session().keep(std::shared_ptr<void>(std::move(state)));
     }
   }
 

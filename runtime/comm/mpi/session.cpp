@@ -76,7 +76,11 @@ MpiSession::MpiSession(const Launch& launch) : exceptions_at_start_(std::uncaugh
 }
 
 MpiSession::~MpiSession() {
-  if (!owner_ || abandoned_ || std::uncaught_exceptions() > exceptions_at_start_) return;
+  if (!owner_ || abandoned_ || std::uncaught_exceptions() > exceptions_at_start_) {
+    // MPI goes on: what was kept for it must live as long as the process.
+    static_cast<void>(new std::vector(std::move(kept_)));
+    return;
+  }
   MPI_Finalize();
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
@@ -43,6 +44,9 @@ class MpiSession {
   // Held around every call of MPI.
   std::mutex& lock() { return lock_; }
 
+  // Takes what MPI may still write to, and lets it go when MPI has ended. Needs the lock.
+  void keep(std::shared_ptr<void> memory) { kept_.push_back(std::move(memory)); }
+
   // The process is about to exit with an error: do not wait for other ranks in the end.
   void abandon() noexcept { abandoned_ = true; }
 
@@ -59,6 +63,7 @@ class MpiSession {
   int rank_ = 0;
   std::vector<std::string> hosts_;
   std::mutex lock_;
+  std::vector<std::shared_ptr<void>> kept_;
 };
 
 }  // namespace rondo
