@@ -1,158 +1,26 @@
-// The entry points of NCCL.
+// The entry points of NCCL but for its collectives, which are in nccl_group.cpp.
 #include <nccl.h>
 
 #include <chrono>
 #include <cstring>
-#include <map>
-#include <random>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "tests/sim/api.h"
 #include "tests/sim/bootstrap.h"
 #include "tests/sim/comm.h"
 #include "tests/sim/device_memory.h"
+#include "tests/sim/nccl_group.h"
 
 using namespace rondo::sim;
 
 namespace {
-
-// What a thread has begun with ncclGroupStart.
-struct Group {
-  int depth = 0;
-  struct Item {
-    std::shared_ptr<Comm> comm;
-    cudaStream_t stream;
-    std::vector<Call> calls;
-  };
-  std::vector<Item> items;
-  std::vector<std::shared_ptr<Comm>> starting;
-  ncclResult_t error = ncclSuccess;
-};
-
-Group& this_group() {
-  thread_local Group group;
-  return group;
-}
-
-struct Registry {
-  std::mutex mutex;
-  std::map<ncclComm_t, std::shared_ptr<Comm>> comms;
-  std::string last_error;
-};
-
-Registry& registry() {
-  static Registry* const kRegistry = new Registry;
-  return *kRegistry;
-}
-
-ncclResult_t fail(ncclResult_t result, const std::string& why) {
-  const std::scoped_lock lock(registry().mutex);
-  registry().last_error = why;
-  return result;
-}
-
-std::shared_ptr<Comm> find(ncclComm_t handle) {
-  const std::scoped_lock lock(registry().mutex);
-  const auto found = registry().comms.find(handle);
-  if (found == registry().comms.end()) {
-    mistake("a call names an NCCL communicator that does not exist, or was destroyed");
-    return nullptr;
-  }
-  return found->second;
-}
-
-ncclComm_t enter(const std::shared_ptr<Comm>& comm) {
-  const auto handle = reinterpret_cast<ncclComm_t>(comm.get());
-  const std::scoped_lock lock(registry().mutex);
-  registry().comms[handle] = comm;
-  return handle;
-}
-
-void leave(ncclComm_t handle) {
-  const std::scoped_lock lock(registry().mutex);
-  registry().comms.erase(handle);
-}
-
-ncclResult_t started(const std::shared_ptr<Comm>& comm) {
-  if (!comm->blocking) return ncclInProgress;
-  if (this_group().depth > 0) {
-    this_group().starting.push_back(comm);
-    return ncclSuccess;
-  }
-  comm->wait_started();
-  const ncclResult_t result = comm->state();
-  return result == ncclSuccess ? result : fail(result, comm->last_error());
-}
-
-ncclResult_t end_group() {
-  Group group = std::exchange(this_group(), {});
-  ncclResult_t result = group.error;
-  for (const auto& comm : group.starting) {
-    comm->wait_started();
-    if (result == ncclSuccess) result = comm->state();
-  }
-  if (result != ncclSuccess) return result;
-  for (Group::Item& item : group.items) {
-    const ncclResult_t launched = item.comm->launch(std::move(item.calls), item.stream);
-    if (launched != ncclSuccess && (result == ncclSuccess || result == ncclInProgress)) result = launched;
-  }
-  return result;
-}
-
-ncclResult_t check(const Comm& comm, const Call& call) {
-  if (size_of(call.type) == 0)
-    return fail(ncclInvalidArgument, "the simulation does not know this data type");
-  if (call.root < 0 || call.root >= comm.size())
-    return fail(ncclInvalidArgument, "root or peer out of range");
-  return ncclSuccess;
-}
-
-ncclResult_t call(ncclComm_t handle, cudaStream_t stream, Call what) {
-  const std::shared_ptr<Comm> comm = find(handle);
-  if (comm == nullptr) return ncclInvalidArgument;
-  if (const ncclResult_t state = comm->state(); state != ncclSuccess && state != ncclInProgress) return state;
-  if (what.op >= ncclNumOps) {
-    const auto index = static_cast<size_t>(what.op - ncclNumOps);
-    if (index >= comm->scaled_ops.size() || comm->scaled_ops[index].type != what.type) {
-      return fail(ncclInvalidArgument, "this reduction was made for another type, or destroyed");
-    }
-    what.scale = comm->scaled_ops[index].scale;
-    what.device_scale = comm->scaled_ops[index].device_scale;
-    what.op = ncclSum;
-  }
-  Group& group = this_group();
-  if (const ncclResult_t result = check(*comm, what); result != ncclSuccess) {
-    if (group.depth > 0) group.error = result;
-    return result;
-  }
-  if (group.depth == 0) {
-    if (what.kind == Kind::kSend || what.kind == Kind::kReceive) return comm->launch({what}, stream);
-    return what.count == 0 ? ncclSuccess : comm->launch({what}, stream);
-  }
-  for (Group::Item& item : group.items) {
-    if (item.comm != comm) continue;
-    if (item.stream != stream) return group.error = fail(ncclInvalidUsage, "one group uses several streams");
-    item.calls.push_back(what);
-    return ncclSuccess;
-  }
-  group.items.push_back({comm, stream, {what}});
-  return ncclSuccess;
-}
 
 bool blocks(const ncclConfig_t* config) {
   return config == nullptr || config->blocking == NCCL_CONFIG_UNDEF_INT || config->blocking != 0;
 }
 
 }  // namespace
-
-namespace rondo::sim {
-size_t live_comms() {
-  const std::scoped_lock lock(registry().mutex);
-  return registry().comms.size();
-}
-}  // namespace rondo::sim
 
 extern "C" {
 
@@ -187,11 +55,8 @@ const char* ncclGetErrorString(ncclResult_t result) {
 
 const char* ncclGetLastError(ncclComm_t handle) {
   thread_local std::string text;
-  const std::scoped_lock lock(registry().mutex);
-  text = registry().last_error;
-  const auto found = registry().comms.find(handle);
-  if (found != registry().comms.end() && !found->second->last_error().empty())
-    text = found->second->last_error();
+  const std::shared_ptr<Comm> comm = find(handle, false);
+  text = comm == nullptr || comm->last_error().empty() ? last_failure() : comm->last_error();
   return text.c_str();
 }
 
@@ -330,13 +195,7 @@ ncclResult_t ncclMemAlloc(void** data, size_t bytes) {
 }
 
 ncclResult_t ncclMemFree(void* data) {
-  {
-    const std::scoped_lock lock(registry().mutex, driver().mutex);
-    for (const auto& [handle, comm] : registry().comms) {
-      if (comm->registered.count(data) != 0)
-        mistake("ncclMemFree of memory that is registered with a communicator");
-    }
-  }
+  if (registered_anywhere(data)) mistake("ncclMemFree of memory that is registered with a communicator");
   return free_device(data, "ncclMemFree") == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
@@ -396,67 +255,6 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t handle) {
   if (comm == nullptr || index >= comm->scaled_ops.size()) return ncclInvalidArgument;
   comm->scaled_ops[index].type = ncclNumTypes;  // never handed out again
   return ncclSuccess;
-}
-
-ncclResult_t ncclGroupStart() {
-  ++this_group().depth;
-  return ncclSuccess;
-}
-ncclResult_t ncclGroupEnd() {
-  if (this_group().depth == 0) return fail(ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart");
-  return --this_group().depth > 0 ? ncclSuccess : end_group();
-}
-
-ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                           ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, stream,
-              {.kind = Kind::kAllReduce, .in = in, .out = out, .count = count, .type = type, .op = op});
-}
-ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                        int root, ncclComm_t comm, cudaStream_t stream) {
-  return call(
-      comm, stream,
-      {.kind = Kind::kReduce, .in = in, .out = out, .count = count, .type = type, .op = op, .root = root});
-}
-ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                               ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, stream,
-              {.kind = Kind::kReduceScatter, .in = in, .out = out, .count = count, .type = type, .op = op});
-}
-ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root,
-                           ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, stream,
-              {.kind = Kind::kBroadcast, .in = in, .out = out, .count = count, .type = type, .root = root});
-}
-ncclResult_t ncclBcast(void* data, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
-                       cudaStream_t stream) {
-  return ncclBroadcast(data, data, count, type, root, comm, stream);
-}
-ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type, ncclComm_t comm,
-                           cudaStream_t stream) {
-  return call(comm, stream, {.kind = Kind::kAllGather, .in = in, .out = out, .count = count, .type = type});
-}
-ncclResult_t ncclAlltoAll(const void* in, void* out, size_t count, ncclDataType_t type, ncclComm_t comm,
-                          cudaStream_t stream) {
-  return call(comm, stream, {.kind = Kind::kAllToAll, .in = in, .out = out, .count = count, .type = type});
-}
-ncclResult_t ncclGather(const void* in, void* out, size_t count, ncclDataType_t type, int root,
-                        ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, stream,
-              {.kind = Kind::kGather, .in = in, .out = out, .count = count, .type = type, .root = root});
-}
-ncclResult_t ncclScatter(const void* in, void* out, size_t count, ncclDataType_t type, int root,
-                         ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, stream,
-              {.kind = Kind::kScatter, .in = in, .out = out, .count = count, .type = type, .root = root});
-}
-ncclResult_t ncclSend(const void* in, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      cudaStream_t stream) {
-  return call(comm, stream, {.kind = Kind::kSend, .in = in, .count = count, .type = type, .root = peer});
-}
-ncclResult_t ncclRecv(void* out, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      cudaStream_t stream) {
-  return call(comm, stream, {.kind = Kind::kReceive, .out = out, .count = count, .type = type, .root = peer});
 }
 
 }  // extern "C"
