@@ -2,7 +2,13 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <thread>
+#include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/base/handle.h"
@@ -21,34 +27,78 @@ struct EventTraits {
   static void destroy(cudaEvent_t event) { cudaEventDestroy(event); }
 };
 
+// Lets go of a handle without destroying it.
+template <class AnyHandle>
+void leak_if(bool hung, AnyHandle& handle) {
+  if (hung) new AnyHandle(std::move(handle));  // NOLINT: on purpose
+}
+
+// The answer of a query.
+bool over(cudaError_t answer, const char* call) {
+  if (answer == cudaErrorNotReady) {
+    cudaGetLastError();  // no failure, but kept as the last error
+    return false;
+  }
+  check(answer, call);
+  return true;
+}
+
+std::chrono::seconds work_deadline() {
+  const char* text = std::getenv("RONDO_DEVICE_DEADLINE");
+  const int seconds = text != nullptr ? std::atoi(text) : 0;
+  return std::chrono::seconds(seconds > 0 ? seconds : 300);
+}
+
+// Set when the GPU has not finished its work in time. What it may still use is then left alone: to free it
+// would wait for the GPU.
+using Hung = std::shared_ptr<std::atomic<bool>>;
+
+// Blocks until `done()`, resting longer the longer it takes. CUDA's own waits know no deadline, and a GPU may
+// hang. They come behind this one and return at once: tools that check a program's order know them, not
+// polling.
+template <class Done>
+void wait_until(const Hung& hung, const Done& done) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::chrono::microseconds pause{0};
+  while (!done()) {
+    if (pause.count() > 0) std::this_thread::sleep_for(pause);
+    pause = std::min(pause + std::chrono::microseconds(2), std::chrono::microseconds(200));
+    if (pause.count() < 200) continue;
+    const auto limit = work_deadline();
+    if (!*hung && std::chrono::steady_clock::now() - begin < limit) continue;
+    *hung = true;
+    raise<DeviceError>(
+        "the GPU did not finish its work within {} s: it hangs (see nvidia-smi and the kernel's log), or one "
+        "piece of work takes longer (RONDO_DEVICE_DEADLINE=SECONDS waits so long)",
+        limit.count());
+  }
+}
+
 class CudaEvent final : public Event {
  public:
-  explicit CudaEvent(int device) {
+  CudaEvent(int device, Hung hung) : hung_(std::move(hung)) {
     RONDO_CHECK_CUDA(cudaSetDevice(device));
     cudaEvent_t event = nullptr;
     // Waiting for it sleeps instead of spinning.
     RONDO_CHECK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync));
     event_.reset(event);
   }
-  bool happened() const override {
-    const cudaError_t error = cudaEventQuery(event_.get());
-    if (error == cudaErrorNotReady) {
-      cudaGetLastError();  // no failure, but kept as the last error
-      return false;
-    }
-    check(error, "cudaEventQuery");
-    return true;
+  bool happened() const override { return over(cudaEventQuery(event_.get()), "cudaEventQuery"); }
+  void synchronize() override {
+    wait_until(hung_, [this] { return happened(); });
+    RONDO_CHECK_CUDA(cudaEventSynchronize(event_.get()));
   }
-  void synchronize() override { RONDO_CHECK_CUDA(cudaEventSynchronize(event_.get())); }
   cudaEvent_t handle() const { return event_.get(); }
 
  private:
+  Hung hung_;
   Handle<cudaEvent_t, EventTraits> event_;
 };
 
 class CudaStream final : public Stream {
  public:
-  CudaStream(Device& device, int index, bool urgent) : device_(device), index_(index) {
+  CudaStream(Device& device, int index, bool urgent, Hung hung)
+      : device_(device), index_(index), hung_(std::move(hung)) {
     RONDO_CHECK_CUDA(cudaSetDevice(index));
     int lowest = 0, highest = 0;
     if (urgent) RONDO_CHECK_CUDA(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
@@ -56,12 +106,16 @@ class CudaStream final : public Stream {
     RONDO_CHECK_CUDA(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, urgent ? highest : 0));
     stream_.reset(stream);
   }
+  ~CudaStream() override { leak_if(*hung_, stream_); }
   Device& device() const override { return device_; }
   void record(Event& event) override { RONDO_CHECK_CUDA(cudaEventRecord(handle_of(event), stream_.get())); }
   void wait(const Event& event) override {
     RONDO_CHECK_CUDA(cudaStreamWaitEvent(stream_.get(), handle_of(event), 0));
   }
-  void synchronize() override { RONDO_CHECK_CUDA(cudaStreamSynchronize(stream_.get())); }
+  void synchronize() override {
+    wait_until(hung_, [this] { return over(cudaStreamQuery(stream_.get()), "cudaStreamQuery"); });
+    RONDO_CHECK_CUDA(cudaStreamSynchronize(stream_.get()));
+  }
   void copy(void* to, const void* from, int64_t bytes) override {
     if (bytes <= 0 || to == from) return;
     RONDO_CHECK_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream_.get()));
@@ -85,6 +139,7 @@ class CudaStream final : public Stream {
  private:
   Device& device_;
   int index_;
+  Hung hung_;
   Handle<cudaStream_t, StreamTraits> stream_;
 };
 
@@ -94,7 +149,7 @@ class CudaDevice final : public Device {
       : index_(index),
         name_(fmt::format("{} (GPU {})", model, index)),
         pool_(std::make_shared<MemoryPool>(index, name_)),
-        setup_(*this, index, false) {}
+        setup_(*this, index, false, hung_) {}
 
   DeviceKind kind() const override { return DeviceKind::kCuda; }
   std::string name() const override { return name_; }
@@ -103,8 +158,9 @@ class CudaDevice final : public Device {
   Buffer allocate(int64_t bytes) override {
     require(bytes >= 0, "cannot allocate {} bytes: the size is negative", bytes);
     void* data = pool_->allocate(bytes);
-    Buffer buffer(data, bytes,
-                  std::shared_ptr<void>(data, [pool = pool_, bytes](void* p) { pool->release(p, bytes); }));
+    Buffer buffer(data, bytes, std::shared_ptr<void>(data, [pool = pool_, hung = hung_, bytes](void* p) {
+                    if (!*hung) pool->release(p, bytes);
+                  }));
     setup_.fill_zero(data, bytes);
     setup_.synchronize();
     return buffer;
@@ -124,7 +180,9 @@ class CudaDevice final : public Device {
     }
     check(error, "cudaHostAlloc");
     std::memset(data, 0, size);
-    return Buffer(data, bytes, std::shared_ptr<void>(data, [](void* p) { cudaFreeHost(p); }));
+    return Buffer(data, bytes, std::shared_ptr<void>(data, [hung = hung_](void* p) {
+                    if (!*hung) cudaFreeHost(p);
+                  }));
   }
 
   DeviceMemory memory() const override {
@@ -138,14 +196,18 @@ class CudaDevice final : public Device {
             .peak = use.peak};
   }
   std::unique_ptr<Stream> make_stream() override {
-    return std::make_unique<CudaStream>(*this, index_, false);
+    return std::make_unique<CudaStream>(*this, index_, false, hung_);
   }
-  std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(index_); }
+  std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(index_, hung_); }
   int index() const { return index_; }
+  std::unique_ptr<Stream> make_urgent_stream() {
+    return std::make_unique<CudaStream>(*this, index_, true, hung_);
+  }
 
  private:
   int index_;
   std::string name_;
+  Hung hung_ = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<MemoryPool> pool_;  // buffers may outlive the device
   CudaStream setup_;                  // zeroes new memory
 };
@@ -211,7 +273,7 @@ int index_of(const Device& device) {
   return as<const CudaDevice>(device, "the device").index();
 }
 std::unique_ptr<Stream> make_urgent_stream(Device& device) {
-  return std::make_unique<CudaStream>(device, index_of(device), true);
+  return as<CudaDevice>(device, "the device").make_urgent_stream();
 }
 
 }  // namespace rondo::cuda
