@@ -10,6 +10,18 @@
 #include "runtime/kernels/backend.h"
 
 namespace rondo {
+namespace {
+
+// What training will ask for besides its plan: gradients, and as much as any optimizer keeps.
+int64_t still_to_come(const ParameterList& parameters) {
+  int64_t bytes = 0;
+  for (const Parameter* parameter : parameters) {
+    if (parameter->trainable && !parameter->grad) bytes += 3 * parameter->desc.bytes();
+  }
+  return bytes;
+}
+
+}  // namespace
 
 GraphNetwork::GraphNetwork(const Graph& graph, KernelBackend& backend, NetworkOptions options)
     : graph_(graph),
@@ -73,8 +85,9 @@ std::string GraphNetwork::what_would_fit(PlanRequest request) {
     const auto each =
         static_cast<double>(with.in_use - before.in_use + probe->arena_bytes + probe->scratch_bytes) /
         static_cast<double>(request.rows);
-    const int64_t available = before.available + arena_.bytes() + scratch_.bytes();
-    fit = std::min(static_cast<int64_t>(static_cast<double>(available) / each), wanted - 1);
+    int64_t available = before.available + arena_.bytes() + scratch_.bytes();
+    if (request.purpose == Purpose::kTrain) available -= still_to_come(graph_.parameters());
+    fit = std::clamp<int64_t>(static_cast<int64_t>(static_cast<double>(available) / each), 0, wanted - 1);
   } catch (const OutOfMemory&) {
     // Not even these.
   }
