@@ -18,6 +18,11 @@ const char* advice(cudaError_t error) {
       return "; this build was not made for this GPU: configure it with CMAKE_CUDA_ARCHITECTURES=native";
     case cudaErrorDevicesUnavailable:
       return "; another process holds the GPU in exclusive mode";
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorLaunchFailure:
+      return "; work that was queued before this call failed: CUDA_LAUNCH_BLOCKING=1 stops at the call that "
+             "queued it; please report this";
     case cudaErrorECCUncorrectable:
     case cudaErrorHardwareStackError:
     case cudaErrorLaunchTimeout:
