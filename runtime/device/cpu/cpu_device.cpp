@@ -75,9 +75,15 @@ class CpuDevice final : public Device {
     std::memset(data, 0, static_cast<size_t>(rounded));
     return Buffer(data, bytes, std::shared_ptr<void>(data, [](void* p) { std::free(p); }));
   }
-  Buffer allocate_host(int64_t bytes) override { return allocate(bytes); }
-  std::unique_ptr<Stream> make_stream() override { return std::make_unique<CpuStream>(*this); }
-  std::unique_ptr<Event> make_event() override { return std::make_unique<CpuEvent>(); }
+  Buffer allocate_host(int64_t bytes) override {
+    return allocate(bytes);
+  }
+  std::unique_ptr<Stream> make_stream() override {
+    return std::make_unique<CpuStream>(*this);
+  }
+  std::unique_ptr<Event> make_event() override {
+    return std::make_unique<CpuEvent>();
+  }
 
  private:
   int threads_;
