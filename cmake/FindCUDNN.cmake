@@ -5,16 +5,18 @@
 # Defines CUDNN_FOUND, CUDNN_VERSION, CUDNN_INCLUDE_DIR, CUDNN_LIBRARY and the target CUDNN::cudnn.
 include(FindPackageHandleStandardArgs)
 
-set(cudnn_hints ${CUDAToolkit_TARGET_DIR} ${CUDAToolkit_LIBRARY_ROOT})
+# Folders that were named come before the toolkit's.
+set(cudnn_hints)
+foreach(prefix ${CMAKE_PREFIX_PATH})
+  list(APPEND cudnn_hints ${prefix} ${prefix}/nvidia/cudnn ${prefix}/cudnn)
+endforeach()
+list(APPEND cudnn_hints ${CUDAToolkit_TARGET_DIR} ${CUDAToolkit_LIBRARY_ROOT})
 foreach(dir ${CUDAToolkit_INCLUDE_DIRS})
   list(APPEND cudnn_hints ${dir}/..)
 endforeach()
-foreach(prefix ${CMAKE_PREFIX_PATH})
-  list(APPEND cudnn_hints ${prefix}/nvidia/cudnn ${prefix}/cudnn)
-endforeach()
 
 find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${cudnn_hints} PATH_SUFFIXES include)
-find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${cudnn_hints} PATH_SUFFIXES lib lib64 lib/x64)
+find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 NAMES_PER_DIR HINTS ${cudnn_hints} PATH_SUFFIXES lib lib64 lib/x64)
 
 if(CUDNN_INCLUDE_DIR AND EXISTS ${CUDNN_INCLUDE_DIR}/cudnn_version.h)
   foreach(part MAJOR MINOR PATCHLEVEL)

@@ -5,16 +5,18 @@
 # Defines NCCL_FOUND, NCCL_VERSION, NCCL_INCLUDE_DIR, NCCL_LIBRARY and the target NCCL::nccl.
 include(FindPackageHandleStandardArgs)
 
-set(nccl_hints ${CUDAToolkit_TARGET_DIR} ${CUDAToolkit_LIBRARY_ROOT})
+# Folders that were named come before the toolkit's.
+set(nccl_hints)
+foreach(prefix ${CMAKE_PREFIX_PATH})
+  list(APPEND nccl_hints ${prefix} ${prefix}/nvidia/nccl ${prefix}/nccl)
+endforeach()
+list(APPEND nccl_hints ${CUDAToolkit_TARGET_DIR} ${CUDAToolkit_LIBRARY_ROOT})
 foreach(dir ${CUDAToolkit_INCLUDE_DIRS})
   list(APPEND nccl_hints ${dir}/..)
 endforeach()
-foreach(prefix ${CMAKE_PREFIX_PATH})
-  list(APPEND nccl_hints ${prefix}/nvidia/nccl ${prefix}/nccl)
-endforeach()
 
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${nccl_hints} PATH_SUFFIXES include)
-find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${nccl_hints} PATH_SUFFIXES lib lib64 lib/x64)
+find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ${nccl_hints} PATH_SUFFIXES lib lib64 lib/x64)
 
 if(NCCL_INCLUDE_DIR AND EXISTS ${NCCL_INCLUDE_DIR}/nccl.h)
   foreach(part MAJOR MINOR PATCH)
