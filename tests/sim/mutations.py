@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Removes the waits of the GPU path one at a time and shows what notices, on simulated GPUs.
 
-    cmake --build BUILD --target rondo_cuda_sim sim_seeds_test nccl_sim_test models_device_test \\
+    cmake --build BUILD --target rondo_cuda_sim sim_seeds_test nccl_sim_test sim_order_test models_device_test \\
                                  grad_sync_device_test
     tests/sim/mutations.py BUILD [--only TEXT] [--write]
 
@@ -21,6 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODULE = "librondo_cuda_sim.so"
 TRAINING = ("sim_seeds_test", "-*Seeds*")
 COLLECTIVES = ("nccl_sim_test", "-*Random*")
+ORDER = ("sim_order_test", "*")
 # Devices whose streams run later too, and whose copies from pageable memory never block.
 GUARDED = [("models_device_test", "*"), ("grad_sync_device_test", "*")]
 STAGED = "runtime/comm/staged/staged_communicator.cpp"
@@ -46,7 +47,7 @@ MUTATIONS = [
     ("a stream waits for a collective", NCCL, "stream.wait(*flight_->done);", "", [TRAINING]),
     ("the end of a collective is recorded", NCCL, "stream_->record(*flight.done);", "", [TRAINING]),
     ("staging memory grows behind the work on it", NCCL, "    stream_->synchronize();\n    staging_ = {};",
-     "    staging_ = {};", [COLLECTIVES]),
+     "    staging_ = {};", [ORDER]),
     ("memory of collectives is zeroed before it is given out", LINK, "  stream.synchronize();\n", "",
      [COLLECTIVES, TRAINING]),
     ("a call is waited for until NCCL has taken it", LINK,
@@ -77,15 +78,15 @@ MUTATIONS = [
     ("a look at weights waits for the steps queued so far", "models/model.cpp",
      "trained_by->trainer->synchronize();", ";", [TRAINING, *GUARDED]),
     ("staged: downloads start behind the event of the call", STAGED,
-     "    if (options.after != nullptr) stream_->wait(*options.after);\n", "", [COLLECTIVES]),
-    ("staged: a stream waits for the upload of a result", STAGED, "stream.wait(*done_);", "", [COLLECTIVES]),
-    ("staged: the end of an upload is recorded", STAGED, "comm_.stream_->record(*done_);", "", [COLLECTIVES]),
+     "if (options.after != nullptr) stream_->wait(*options.after);", "", [ORDER, COLLECTIVES]),
+    ("staged: a stream waits for the upload of a result", STAGED, "stream.wait(*done_);", "", [ORDER, COLLECTIVES]),
+    ("staged: the end of an upload is recorded", STAGED, "comm_.stream_->record(*done_);", "", [ORDER, COLLECTIVES]),
     ("staged: inputs are in host memory before they are reduced", STAGED,
-     "    stream_->synchronize();\n    CollectiveOptions inner", "    CollectiveOptions inner", [COLLECTIVES]),
+     "    stream_->synchronize();\n    CollectiveOptions inner", "    CollectiveOptions inner", [ORDER, COLLECTIVES]),
     ("staged: pinned memory is used again behind its upload", STAGED, "    work.done_->synchronize();\n", "",
-     [COLLECTIVES]),
-    ("staged: the host's result is waited for", STAGED, "  inner_.wait();\n", "", [COLLECTIVES]),
-    ("staged: wait() waits for the upload of the result", STAGED, "  done_->synchronize();\n", "", [COLLECTIVES]),
+     [ORDER, COLLECTIVES]),
+    ("staged: the host's result is waited for", STAGED, "  inner_.wait();\n", "", [ORDER, COLLECTIVES]),
+    ("staged: wait() waits for the upload of the result", STAGED, "  done_->synchronize();\n", "", [ORDER, COLLECTIVES]),
 ]
 
 

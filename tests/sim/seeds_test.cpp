@@ -129,30 +129,41 @@ TEST(SimulatedTraining, LeavesNothingBehind) {
   EXPECT_STREQ(control<const char*()>("rondo_sim_leftovers")(), "");
 }
 
-// A step copies from and to pinned memory only, and allocates nothing on the device.
-TEST(SimulatedTraining, CopiesNoPageableMemoryInAStep) {
+// What ten steps and an epoch's end cost, out of the difference between two runs.
+sim::Counters counters_of_epochs(int epochs) {
+  static const FoundGpus found = find_gpus();
   const auto count = [] {
     sim::Counters counters;
     control<void(sim::Counters*)>("rondo_sim_counters")(&counters);
     return counters;
   };
-  const auto run = [&](int epochs) {
-    static const FoundGpus found = find_gpus();
-    const auto before = count();
-    run_ranks(1, [&](Communicator& host) {
-      const auto device = found.module->make_device(0);
-      const auto backend = found.module->make_backend(*device, {});
-      const auto comm = found.module->make_communicator(host, *device, {});
-      static const SyntheticSource data({.size = 60, .input_shape = {8, 8, 2}, .classes = 3, .seed = 2});
-      Model own = model_under_test();
-      Model model = multi_gpu_model(own, *comm, *backend);
-      model.compile({.optimizer = Adam{}, .loss = "sparse_categorical_crossentropy", .metrics = {}});
-      model.fit(data, {.batch_size = 6, .epochs = epochs, .seed = 5});
-    });
-    const auto after = count();
-    return std::pair(after.pageable_copies - before.pageable_copies, after.allocations - before.allocations);
-  };
-  EXPECT_EQ(run(1), run(4)) << "pageable copies, allocations of device memory";
+  const sim::Counters before = count();
+  run_ranks(1, [&](Communicator& host) {
+    const auto device = found.module->make_device(0);
+    const auto backend = found.module->make_backend(*device, {});
+    const auto comm = found.module->make_communicator(host, *device, {});
+    static const SyntheticSource data({.size = 60, .input_shape = {8, 8, 2}, .classes = 3, .seed = 2});
+    Model own = model_under_test();
+    Model model = multi_gpu_model(own, *comm, *backend);
+    model.compile({.optimizer = Adam{}, .loss = "sparse_categorical_crossentropy", .metrics = {}});
+    model.fit(data, {.batch_size = 6, .epochs = epochs, .seed = 5});
+  });
+  const sim::Counters after = count();
+  return {.kernels = after.kernels - before.kernels,
+          .copies = after.copies - before.copies,
+          .pageable_copies = after.pageable_copies - before.pageable_copies,
+          .host_waits = after.host_waits - before.host_waits,
+          .allocations = after.allocations - before.allocations};
+}
+
+// A step copies from and to pinned memory only, allocates nothing on the device, and waits for two things,
+// both of them of earlier steps: a slot of the loader, and results.
+TEST(SimulatedTraining, AStepBlocksForEarlierStepsOnly) {
+  const sim::Counters one = counters_of_epochs(1), four = counters_of_epochs(4);
+  EXPECT_EQ(four.pageable_copies, one.pageable_copies);
+  EXPECT_EQ(four.allocations, one.allocations);
+  EXPECT_GT(four.kernels, 3 * one.kernels);
+  EXPECT_LE(four.host_waits - one.host_waits, 30 * 2 + 3 * 2) << "30 steps, 3 ends of epochs";
 }
 
 }  // namespace
