@@ -116,4 +116,12 @@ std::optional<JointReport> agree_on_report(Communicator& comm, const FailureRepo
   return merge_reports(reports);
 }
 
+void await_others(Communicator& comm) noexcept {
+  try {
+    comm.barrier({.label = "end of failure report", .deadline = std::chrono::seconds(1)}).wait();
+  } catch (const std::exception&) {
+    // All has been said.
+  }
+}
+
 }  // namespace rondo

@@ -42,4 +42,7 @@ JointReport merge_reports(const std::vector<FailureReport>& reports);
 // of them; nothing when that did not come about.
 std::optional<JointReport> agree_on_report(Communicator& comm, const FailureReport& mine);
 
+// Waits a second at most for the others to come here, too.
+void await_others(Communicator& comm) noexcept;
+
 }  // namespace rondo

@@ -103,6 +103,8 @@ int Supervisor::report(const std::exception& error) {
     if (const std::optional<JointReport> joint = agree_on_report(*rank_.meeting, mine)) {
       signals_.drop_last_words();
       if (rank_.rank == 0) write_error(error_line(rank_.program, joint->text));
+      // Who leaves first has the launcher stop the others: not before they have dropped theirs, too.
+      await_others(*rank_.meeting);
       return joint->exit_code;
     }
   }
