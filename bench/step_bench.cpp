@@ -9,6 +9,7 @@
 #include <cxxopts.hpp>
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include "bench/step_report.h"
 #include "bench/training_step.h"
@@ -127,7 +128,9 @@ void measure(const Options& options) {
 
 int main(int argc, char** argv) {
   try {
-    benchmark::Initialize(&argc, argv);  // takes its own --benchmark_... options away
+    // Takes its own --benchmark_... options away; asked for help it would print only those.
+    const auto wants_help = [](std::string_view word) { return word == "-h" || word == "--help"; };
+    if (std::none_of(argv + 1, argv + argc, wants_help)) benchmark::Initialize(&argc, argv);
     cxxopts::Options parser = make_parser();
     const cxxopts::ParseResult given = parser.parse(argc, argv);
     if (given.count("help") > 0) {
