@@ -208,12 +208,12 @@ std::vector<float> Model::predict(const Source& data, int64_t batch_size) {
 std::vector<std::vector<float>> Model::get_weights() const {
   state_->quiesce();
   std::vector<std::vector<float>> values;
-  for (const Weight* weight : graph().weights()) {
+  for (Weight* weight : graph().weights()) {
     if (weight->on_device()) {
       const auto stream = state_->backend->device().make_stream();
       values.push_back(read_canonical(weight->parameter.value, *state_->backend, *stream));
     } else {
-      values.push_back(weight->host);
+      values.push_back(weight->values());
     }
   }
   return values;
@@ -224,10 +224,10 @@ void Model::set_weights(const std::vector<std::vector<float>>& values) {
   require(values.size() == weights.size(), "model \"{}\" has {} weights, {} were given", name(),
           weights.size(), values.size());
   for (size_t i = 0; i < values.size(); ++i) {
-    const Parameter& parameter = weights[i]->parameter;
-    require(static_cast<int64_t>(values[i].size()) == parameter.desc.elements(),
-            "weight {} ({}) has shape {}, that is {} values; {} were given", i, parameter.name,
-            parameter.desc.shape.text(), parameter.desc.elements(), values[i].size());
+    const Shape& shape = weights[i]->shape;
+    require(static_cast<int64_t>(values[i].size()) == shape.elements(),
+            "weight {} ({}) has shape {}, that is {} values; {} were given", i, weights[i]->parameter.name,
+            shape.text(), shape.elements(), values[i].size());
   }
   state_->quiesce();
   for (size_t i = 0; i < values.size(); ++i) {

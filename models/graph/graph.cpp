@@ -117,12 +117,9 @@ void Graph::collect_weights(uint64_t seed) {
   for (const auto& layer : layers_) {
     for (const auto& weight : layer->weights()) {
       Parameter& parameter = weight->parameter;
-      if (parameter.name.empty()) parameter.name = layer->name() + "/" + weight->name;
-      if (!weight->on_device() && weight->host.empty()) {
-        weight->host.resize(static_cast<size_t>(parameter.desc.elements()));
-        const auto stream = static_cast<uint32_t>(weights_.size());
-        weight->initializer.fill(parameter.desc.shape, {seed, RandomPurpose::kInitializer, stream},
-                                 weight->host);
+      if (parameter.name.empty()) {
+        parameter.name = layer->name() + "/" + weight->name;
+        weight->key = {seed, RandomPurpose::kInitializer, static_cast<uint32_t>(weights_.size())};
       }
       weights_.push_back(weight.get());
       parameters_.push_back(&parameter);

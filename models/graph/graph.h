@@ -14,8 +14,8 @@ namespace rondo {
 class Graph {
  public:
   // Finds the calls that lead from `inputs` to `outputs`, names unnamed layers as Keras does ("conv2d",
-  // "conv2d_1", ...), names their parameters, and fills weights that have no values yet from (seed, index of
-  // the weight). Throws InvalidArgument when an output depends on an Input that is not listed, a listed input
+  // "conv2d_1", ...), names their parameters, and keys the initial values of weights that are in no model yet
+  // by (seed, index of the weight). Throws InvalidArgument when an output depends on an Input that is not listed, a listed input
   // is no Input or is not used, or two layers have one name.
   Graph(std::vector<SymbolicTensor> inputs, std::vector<SymbolicTensor> outputs, uint64_t seed);
 

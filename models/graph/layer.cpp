@@ -7,6 +7,19 @@
 
 namespace rondo {
 
+const std::vector<float>& Weight::values() {
+  if (host.empty()) {
+    host.resize(static_cast<size_t>(shape.elements()));
+    initializer.fill(shape, key, host);
+  }
+  return host;
+}
+
+void Layer::set_trainable(bool trainable) {
+  trainable_ = trainable;
+  for (const auto& weight : weights_) weight->parameter.trainable = trainable && weight->trainable;
+}
+
 std::string Layer::title() const {
   if (name_.empty()) return fmt::format("a {} layer", class_name());
   return fmt::format("{} layer \"{}\"", class_name(), name_);
@@ -23,9 +36,10 @@ int64_t Layer::count_params(bool trainable_only) const {
 Weight& Layer::add_weight(std::string name, const Shape& shape, const Initializer& initializer,
                           bool trainable) {
   initializer.check(fmt::format("{}, weight \"{}\"", title(), name));
-  auto weight = std::make_unique<Weight>(Weight{.name = std::move(name), .initializer = initializer});
+  auto weight = std::make_unique<Weight>(
+      Weight{.name = std::move(name), .initializer = initializer, .shape = shape, .trainable = trainable});
   weight->parameter.desc.shape = shape;
-  weight->parameter.trainable = trainable;
+  weight->parameter.trainable = trainable && trainable_;
   weights_.push_back(std::move(weight));
   return *weights_.back();
 }

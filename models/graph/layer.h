@@ -11,6 +11,7 @@
 
 #include "models/graph/activation_kind.h"
 #include "models/graph/initializer.h"
+#include "models/graph/regularizer.h"
 #include "runtime/tensor/parameter.h"
 #include "runtime/tensor/shape.h"
 
@@ -43,14 +44,22 @@ class SymbolicTensor {
   std::shared_ptr<const Node> node_;
 };
 
-// A weight of a layer. Until a device holds it (the parameter has a value), `host` has its values in
-// canonical order.
+// A weight of a layer. Until a device holds it (the parameter has a value), its values are on the host, in
+// canonical order; those of an untouched weight are drawn when they are asked for.
 struct Weight {
   std::string name;  // within the layer: "kernel"
   Initializer initializer;
+  // As in Keras. On a device the parameter may have other extents that put the same elements in the same
+  // canonical order: (3, 3, 8, 2) of a depthwise convolution is (3, 3, 1, 16) to its kernel.
+  Shape shape = {};
+  Regularizer regularizer = {};
+  bool trainable = true;     // the parameter is trained where its layer is trainable too
   Parameter parameter = {};  // its name is "<layer>/<weight>" once the layer belongs to a model
+  RandomKey key = {};        // of the initial values, once the layer belongs to a model
   std::vector<float> host = {};
   bool on_device() const { return static_cast<bool>(parameter.value); }
+  // The values of a weight that no device holds; drawn now where nobody has given any.
+  const std::vector<float>& values();
 };
 
 class Layer {
@@ -75,6 +84,10 @@ class Layer {
 
   // In Keras' order: trainable ones, then the others.
   std::span<const std::unique_ptr<Weight>> weights() const { return weights_; }
+  // A layer that is not trainable keeps its weights: no gradients, no updates, no penalties. Takes effect in
+  // models compiled afterwards.
+  bool trainable() const { return trainable_; }
+  void set_trainable(bool trainable);
   int64_t count_params(bool trainable_only = false) const;
 
   // What the layer applies last to its result.
@@ -104,6 +117,7 @@ class Layer {
 
  private:
   std::string name_;
+  bool trainable_ = true;
   std::vector<std::unique_ptr<Weight>> weights_;
   std::vector<Shape> built_for_;  // input shapes of the first call
 };

@@ -25,12 +25,12 @@ void reorder_once(const Tensor& from, const Tensor& to, KernelBackend& backend, 
 
 void put_on_device(Weight& weight, const TensorDesc& desc, KernelBackend& backend, Stream& stream) {
   Parameter& parameter = weight.parameter;
-  RONDO_CHECK(desc.shape == parameter.desc.shape && desc.dtype == DType::kF32);
+  RONDO_CHECK(desc.elements() == weight.shape.elements() && desc.dtype == DType::kF32);
   parameter.desc = desc;
   parameter.value_storage =
       allocate_for(backend.device(), desc.bytes(), fmt::format("weight {}", parameter.name));
   parameter.value = {.desc = desc, .data = parameter.value_storage.data()};
-  write_canonical(weight.host, parameter.value, backend, stream);
+  write_canonical(weight.values(), parameter.value, backend, stream);
   weight.host = {};
 }
 

@@ -19,7 +19,10 @@ class LayerSlot {
 
   template <class Options>
   const std::shared_ptr<Layer>& of(const Options& options) const {
-    if (!layer_) layer_ = make_layer(options);
+    if (!layer_) {
+      layer_ = make_layer(options);
+      if constexpr (requires { options.trainable; }) layer_->set_trainable(options.trainable);
+    }
     return layer_;
   }
 
