@@ -10,16 +10,16 @@
 #include <vector>
 
 #include "models/model.h"
+#include "runtime/launch/binding.h"
 #include "runtime/train/network.h"
 
 namespace rondo {
 
 class Communicator;
-class Device;
 class GradSync;
 class GraphNetwork;
-class KernelBackend;
 class Optimizer;
+class StateUpload;
 struct PlanStep;
 
 namespace bench {
@@ -37,6 +37,7 @@ struct StepOptions {
   int64_t batch = 64;
   int threads = 1;
   std::string optimizer = "adam";
+  DeviceChoice device = DeviceChoice::kCpu;
   uint64_t seed = 1234;
   ClockKind clock = ClockKind::kWall;
 };
@@ -53,40 +54,45 @@ struct StepProfile {
 // 0..9.
 class TrainingStep {
  public:
-  // Throws InvalidArgument for an unknown model or optimizer, or a batch or thread count below 1.
+  // Throws InvalidArgument for an unknown model or optimizer, or a batch or thread count below 1, and
+  // Unavailable for a GPU where there is none.
   explicit TrainingStep(const StepOptions& options);
   ~TrainingStep();
 
-  // Runs a step; seconds by phase. The four phases add up to the step.
+  // Runs a step; seconds by phase. The four phases add up to the step. On a GPU the host waits behind each
+  // phase, which a training does not.
   std::array<double, kPhases> run();
 
   // Backend, options and the plan: every step's implementation, layouts and memory.
   std::string describe();
 
-  // From now on every step of the plan is timed by itself, at the cost of two clock readings each.
+  // From now on every step of the plan is timed by itself, at the cost of two clock readings each. On a GPU
+  // it is run several times in a row for that, so that the time is the GPU's and not that of launching one.
   void profile(size_t expected_steps);
   const std::deque<StepProfile>& profiles() const { return profiles_; }
 
  private:
   double now() const;  // seconds
+  double done_at();    // now(), after all work queued so far
   void make_batch();
   void mark_loss();
   void watch(PlanStep& step, Phase phase, size_t expected_steps);
   void update();
 
   StepOptions options_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<KernelBackend> backend_;
+  Binding binding_;
   std::unique_ptr<Communicator> comm_;
   Model model_;
   std::unique_ptr<GraphNetwork> network_;
   std::unique_ptr<GradSync> sync_;
   std::unique_ptr<Optimizer> optimizer_;
-  std::vector<float> images_;
-  std::vector<int32_t> labels_;
+  Buffer images_;
+  Buffer labels_;
   Batch batch_;
   StepState state_;
-  std::vector<double> sums_;
+  std::unique_ptr<StateUpload> upload_;
+  Buffer sums_;  // of loss and metrics: double
+  size_t sum_count_ = 0;
   double loss_began_ = 0.0;
   std::deque<StepProfile> profiles_;
 };
