@@ -99,6 +99,12 @@ void fill_uniform(const Rule& rule, const RandomKey& key, std::span<float> value
 
 }  // namespace
 
+std::array<double, 2> Initializer::numbers() const {
+  if (name_ == "random_uniform") return {-0.05, 0.05};
+  if (name_ == "random_normal") return {0.0, 0.05};
+  return {a_, b_};
+}
+
 void Initializer::check(const std::string& where) const {
   require(find_rule(name_, a_, b_, Shape{1, 1}).has_value(),
           "{}: unknown initializer \"{}\"; choose one of {}", where, name_, kNames);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -28,6 +29,9 @@ class Initializer {
   static Initializer normal(double mean, double deviation) { return {"normal", mean, deviation}; }
 
   const std::string& name() const { return name_; }
+  // What goes with "constant" (the value), "uniform" and "random_uniform" (low, high), "normal" and
+  // "random_normal" (mean, deviation); zeros for the others.
+  std::array<double, 2> numbers() const;
   // Throws InvalidArgument that lists the names; `where` says who asked.
   void check(const std::string& where) const;
   // Writes the values of a tensor of this shape in canonical order: a pure function of key and shape.

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "models/graph/config.h"
 #include "models/graph/plan_builder.h"
 #include "runtime/base/error.h"
 
@@ -23,6 +24,10 @@ void Layer::set_trainable(bool trainable) {
 std::string Layer::title() const {
   if (name_.empty()) return fmt::format("a {} layer", class_name());
   return fmt::format("{} layer \"{}\"", class_name(), name_);
+}
+
+Config Layer::config() const {
+  return {{"name", name_}, {"trainable", trainable_}, {"dtype", "float32"}};
 }
 
 int64_t Layer::count_params(bool trainable_only) const {
@@ -81,6 +86,14 @@ SymbolicTensor LayerHandle::operator()(const std::vector<SymbolicTensor>& inputs
                            layer_->title(), layer_->built_for_.front().text(), shapes.front().text());
   }
   return SymbolicTensor(std::make_shared<const Node>(Node{layer_, inputs, output}));
+}
+
+Config InputLayer::config() const {
+  return {{"batch_input_shape", batched_shape_config(shape_)},
+          {"dtype", "float32"},
+          {"sparse", false},
+          {"ragged", false},
+          {"name", name()}};
 }
 
 ValueId InputLayer::compile(PlanBuilder& builder, const Call& call) {

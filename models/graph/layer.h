@@ -17,6 +17,7 @@
 
 namespace rondo {
 
+class Config;
 class Layer;
 class PlanBuilder;
 class SymbolicTensor;
@@ -76,6 +77,11 @@ class Layer {
   // "Conv2D layer "conv1"" for messages.
   std::string title() const;
 
+  // What Keras' get_config() gives in tf.keras 2.x: all that makes the layer anew, without its weights. See
+  // config.h and models/layers/registry.h. This one has the keys that all layers share: name, trainable and
+  // dtype.
+  virtual Config config() const;
+
   // Shape inference for one sample; throws InvalidArgument that names the layer, what it got and what it
   // needs.
   virtual Shape output_shape(std::span<const Shape> inputs) const = 0;
@@ -84,8 +90,8 @@ class Layer {
 
   // In Keras' order: trainable ones, then the others.
   std::span<const std::unique_ptr<Weight>> weights() const { return weights_; }
-  // A layer that is not trainable keeps its weights: no gradients, no updates, no penalties. Takes effect in
-  // models compiled afterwards.
+  // A layer that is not trainable keeps its weights: no gradients, no updates; penalties stay in the loss, as
+  // in tf.keras 2.x. Takes effect in models compiled afterwards.
   bool trainable() const { return trainable_; }
   void set_trainable(bool trainable);
   int64_t count_params(bool trainable_only = false) const;
@@ -148,6 +154,7 @@ class InputLayer : public Layer {
   InputLayer(std::string name, const Shape& shape) : Layer(std::move(name)), shape_(shape) {}
   std::string_view class_name() const override { return "InputLayer"; }
   const Shape& shape() const { return shape_; }
+  Config config() const override;
   Shape output_shape(std::span<const Shape>) const override { return shape_; }
   ValueId compile(PlanBuilder& builder, const Call& call) override;
 

@@ -1,6 +1,10 @@
 #include "models/layers/convolution.h"
 
+#include <array>
+
+#include "models/layers/config_parts.h"
 #include "models/layers/linear.h"
+#include "models/layers/registry.h"
 #include "models/layers/window.h"
 #include "runtime/base/error.h"
 #include "runtime/kernels/conv.h"
@@ -24,6 +28,26 @@ class Conv2DLayer final : public Layer {
   std::string_view class_name() const override { return "Conv2D"; }
   ActivationKind output_activation() const override { return activation_; }
   bool fuses_activation() const override { return activation_ == ActivationKind::kLinear; }
+
+  Config config() const override {
+    Config config = Layer::config();
+    config.set("filters", options_.filters);
+    config.set("kernel_size", options_.kernel_size);
+    config.set("strides", options_.strides);
+    config.set("padding", options_.padding);
+    config.set("data_format", "channels_last");
+    config.set("dilation_rate", options_.dilation_rate);
+    config.set("groups", options_.groups);
+    config.set("activation", activation_name(activation_));
+    config.set("use_bias", options_.use_bias);
+    config.set("kernel_initializer", initializer_config(options_.kernel_initializer));
+    config.set("bias_initializer", initializer_config(options_.bias_initializer));
+    for (const char* key : {"kernel_regularizer", "bias_regularizer", "activity_regularizer",
+                            "kernel_constraint", "bias_constraint"}) {
+      config.set(key, nullptr);
+    }
+    return config;
+  }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     require_inputs(inputs, 1);
@@ -74,7 +98,33 @@ class Conv2DLayer final : public Layer {
   LinearWeights weights_;
 };
 
+std::shared_ptr<Layer> conv2d_from(const ConfigView& config) {
+  require_channels_last(config);
+  for (const char* key : {"kernel_regularizer", "bias_regularizer", "activity_regularizer",
+                          "kernel_constraint", "bias_constraint"}) {
+    config.require_unset(key);
+  }
+  return layers::make_layer(
+      layers::Conv2D{.filters = config["filters"].integer(),
+                     .kernel_size = config["kernel_size"].pair(),
+                     .strides = config.pair("strides", {1, 1}),
+                     .padding = config.string("padding", "valid"),
+                     .dilation_rate = config.pair("dilation_rate", {1, 1}),
+                     .groups = config.integer("groups", 1),
+                     .activation = activation_from(config),
+                     .use_bias = config.boolean("use_bias", true),
+                     .kernel_initializer = initializer_from(config, "kernel_initializer", "glorot_uniform"),
+                     .bias_initializer = initializer_from(config, "bias_initializer", "zeros"),
+                     .name = config.string("name", "")});
+}
+
+constexpr std::array<LayerClass, 2> kClasses{{{"Conv2D", &conv2d_from}, {"Convolution2D", &conv2d_from}}};
+
 }  // namespace
+
+std::span<const LayerClass> convolution_classes() {
+  return kClasses;
+}
 
 std::shared_ptr<Layer> layers::make_layer(const Conv2D& options) {
   return std::make_shared<Conv2DLayer>(options);

@@ -1,12 +1,19 @@
 #include "models/layers/core.h"
 
+#include <array>
+
+#include "models/layers/config_parts.h"
 #include "models/layers/linear.h"
+#include "models/layers/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/kernels/dense.h"
 #include "runtime/kernels/elementwise.h"
 
 namespace rondo {
 namespace {
+
+constexpr std::array kDenseUnset{"kernel_regularizer", "bias_regularizer", "activity_regularizer",
+                                 "kernel_constraint", "bias_constraint"};
 
 class DenseLayer final : public Layer {
  public:
@@ -19,6 +26,16 @@ class DenseLayer final : public Layer {
   std::string_view class_name() const override { return "Dense"; }
   ActivationKind output_activation() const override { return activation_; }
   bool fuses_activation() const override { return activation_ == ActivationKind::kLinear; }
+  Config config() const override {
+    Config config = Layer::config();
+    config.set("units", options_.units);
+    config.set("activation", activation_name(activation_));
+    config.set("use_bias", options_.use_bias);
+    config.set("kernel_initializer", initializer_config(options_.kernel_initializer));
+    config.set("bias_initializer", initializer_config(options_.bias_initializer));
+    for (const char* key : kDenseUnset) config.set(key, nullptr);
+    return config;
+  }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     require_inputs(inputs, 1);
@@ -75,6 +92,11 @@ class FlattenLayer final : public Layer {
  public:
   explicit FlattenLayer(const layers::Flatten& options) : Layer(options.name) {}
   std::string_view class_name() const override { return "Flatten"; }
+  Config config() const override {
+    Config config = Layer::config();
+    config.set("data_format", "channels_last");
+    return config;
+  }
   Shape output_shape(std::span<const Shape> inputs) const override {
     require_inputs(inputs, 1);
     return {inputs[0].elements()};
@@ -87,6 +109,11 @@ class ActivationLayer final : public Layer {
   explicit ActivationLayer(const layers::Activation& options)
       : Layer(options.name), activation_(activation_by_name(options.activation, "an Activation layer")) {}
   std::string_view class_name() const override { return "Activation"; }
+  Config config() const override {
+    Config config = Layer::config();
+    config.set("activation", activation_name(activation_));
+    return config;
+  }
   ActivationKind output_activation() const override { return activation_; }
   bool is_activation() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
@@ -109,6 +136,13 @@ class DropoutLayer final : public Layer {
     require(rate_ >= 0.0f && rate_ < 1.0f, "{} needs a rate in [0, 1), got {}", title(), rate_);
   }
   std::string_view class_name() const override { return "Dropout"; }
+  Config config() const override {
+    Config config = Layer::config();
+    config.set("rate", rate_);
+    config.set("noise_shape", nullptr);
+    config.set("seed", nullptr);
+    return config;
+  }
   Shape output_shape(std::span<const Shape> inputs) const override {
     require_inputs(inputs, 1);
     return inputs[0];
@@ -150,7 +184,52 @@ class DropoutLayer final : public Layer {
   float rate_;
 };
 
+std::shared_ptr<Layer> input_from(const ConfigView& config) {
+  config.require_unset("sparse");
+  config.require_unset("ragged");
+  auto shape = config.find("batch_input_shape");
+  if (!shape) shape = config["batch_shape"];  // Keras 3
+  return std::make_shared<InputLayer>(config.string("name", ""), shape->sample_shape());
+}
+
+std::shared_ptr<Layer> dense_from(const ConfigView& config) {
+  for (const char* key : kDenseUnset) config.require_unset(key);
+  return layers::make_layer(
+      layers::Dense{.units = config["units"].integer(),
+                    .activation = activation_from(config),
+                    .use_bias = config.boolean("use_bias", true),
+                    .kernel_initializer = initializer_from(config, "kernel_initializer", "glorot_uniform"),
+                    .bias_initializer = initializer_from(config, "bias_initializer", "zeros"),
+                    .name = config.string("name", "")});
+}
+
+std::shared_ptr<Layer> flatten_from(const ConfigView& config) {
+  require_channels_last(config);
+  return layers::make_layer(layers::Flatten{.name = config.string("name", "")});
+}
+
+std::shared_ptr<Layer> activation_layer_from(const ConfigView& config) {
+  return layers::make_layer(
+      layers::Activation{.activation = activation_from(config), .name = config.string("name", "")});
+}
+
+std::shared_ptr<Layer> dropout_from(const ConfigView& config) {
+  config.require_unset("noise_shape");
+  return layers::make_layer(
+      layers::Dropout{.rate = config.real("rate", 0.5f), .name = config.string("name", "")});
+}
+
+constexpr std::array<LayerClass, 5> kClasses{{{"InputLayer", &input_from},
+                                              {"Dense", &dense_from},
+                                              {"Flatten", &flatten_from},
+                                              {"Activation", &activation_layer_from},
+                                              {"Dropout", &dropout_from}}};
+
 }  // namespace
+
+std::span<const LayerClass> core_classes() {
+  return kClasses;
+}
 
 namespace layers {
 

@@ -1,6 +1,10 @@
 #include "models/layers/merge.h"
 
+#include <array>
+
+#include "models/graph/config.h"
 #include "models/graph/plan_builder.h"
+#include "models/layers/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/kernels/elementwise.h"
 
@@ -71,6 +75,11 @@ class ConcatenateLayer final : public Layer {
  public:
   explicit ConcatenateLayer(const layers::Concatenate& options) : Layer(options.name), axis_(options.axis) {}
   std::string_view class_name() const override { return "Concatenate"; }
+  Config config() const override {
+    Config config = Layer::config();
+    config.set("axis", axis_);
+    return config;
+  }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     require(inputs.size() >= 2, "{} needs at least two inputs, got {}", title(), inputs.size());
@@ -136,7 +145,24 @@ class ConcatenateLayer final : public Layer {
   int axis_;
 };
 
+std::shared_ptr<Layer> add_from(const ConfigView& config) {
+  return layers::make_layer(layers::Add{.name = config.string("name", "")});
+}
+
+std::shared_ptr<Layer> concatenate_from(const ConfigView& config) {
+  const int64_t axis = config.integer("axis", -1);
+  if (axis < -Shape::kMaxRank || axis > Shape::kMaxRank) config["axis"].fail("an axis");
+  return layers::make_layer(
+      layers::Concatenate{.axis = static_cast<int>(axis), .name = config.string("name", "")});
+}
+
+constexpr std::array<LayerClass, 2> kClasses{{{"Add", &add_from}, {"Concatenate", &concatenate_from}}};
+
 }  // namespace
+
+std::span<const LayerClass> merge_classes() {
+  return kClasses;
+}
 
 namespace layers {
 

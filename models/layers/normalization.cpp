@@ -1,12 +1,18 @@
 #include "models/layers/normalization.h"
 
+#include <array>
+
 #include "models/graph/plan_builder.h"
+#include "models/layers/config_parts.h"
 #include "models/layers/linear.h"
+#include "models/layers/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/kernels/batch_norm.h"
 
 namespace rondo {
 namespace {
+
+constexpr std::array kUnset{"beta_regularizer", "gamma_regularizer", "beta_constraint", "gamma_constraint"};
 
 class BatchNormalizationLayer final : public Layer {
  public:
@@ -17,11 +23,28 @@ class BatchNormalizationLayer final : public Layer {
     require(options.epsilon > 0.0f, "BatchNormalization needs an epsilon above 0, got {}", options.epsilon);
   }
   std::string_view class_name() const override { return "BatchNormalization"; }
+  Config config() const override {
+    Config config = Layer::config();
+    config.set("axis", options_.axis);
+    config.set("momentum", options_.momentum);
+    config.set("epsilon", options_.epsilon);
+    config.set("center", options_.center);
+    config.set("scale", options_.scale);
+    config.set("beta_initializer", initializer_config(options_.beta_initializer));
+    config.set("gamma_initializer", initializer_config(options_.gamma_initializer));
+    config.set("moving_mean_initializer", initializer_config(options_.moving_mean_initializer));
+    config.set("moving_variance_initializer", initializer_config(options_.moving_variance_initializer));
+    for (const char* key : kUnset) config.set(key, nullptr);
+    return config;
+  }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     require_inputs(inputs, 1);
     require(inputs[0].rank() >= 1, "{} needs samples with at least one axis, got shape {}", title(),
             inputs[0].text());
+    require(options_.axis == -1 || options_.axis == inputs[0].rank(),
+            "{} normalizes the last axis only: axis must be -1 or, for samples of shape {}, {}; got {}",
+            title(), inputs[0].text(), inputs[0].rank(), options_.axis);
     return inputs[0];
   }
   void build(std::span<const Shape> inputs) override {
@@ -120,7 +143,40 @@ class BatchNormalizationLayer final : public Layer {
   Weight* moving_variance_ = nullptr;
 };
 
+std::shared_ptr<Layer> batch_normalization_from(const ConfigView& config) {
+  for (const char* key : kUnset) config.require_unset(key);
+  for (const char* key : {"renorm", "virtual_batch_size", "adjustment", "synchronized"}) {
+    config.require_unset(key);
+  }
+  int64_t axis = -1;
+  if (auto found = config.find("axis")) {  // tf.keras writes a list of one
+    if (found->is_list()) {
+      const auto axes = found->list();
+      if (axes.size() != 1) found->fail("one axis");
+      found = axes[0];
+    }
+    axis = found->integer();
+  }
+  return layers::make_layer(layers::BatchNormalization{
+      .axis = axis,
+      .momentum = config.real("momentum", 0.99f),
+      .epsilon = config.real("epsilon", 1e-3f),
+      .center = config.boolean("center", true),
+      .scale = config.boolean("scale", true),
+      .beta_initializer = initializer_from(config, "beta_initializer", "zeros"),
+      .gamma_initializer = initializer_from(config, "gamma_initializer", "ones"),
+      .moving_mean_initializer = initializer_from(config, "moving_mean_initializer", "zeros"),
+      .moving_variance_initializer = initializer_from(config, "moving_variance_initializer", "ones"),
+      .name = config.string("name", "")});
+}
+
+constexpr std::array<LayerClass, 1> kClasses{{{"BatchNormalization", &batch_normalization_from}}};
+
 }  // namespace
+
+std::span<const LayerClass> normalization_classes() {
+  return kClasses;
+}
 
 std::shared_ptr<Layer> layers::make_layer(const BatchNormalization& options) {
   return std::make_shared<BatchNormalizationLayer>(options);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "models/layers/layer_slot.h"
@@ -9,6 +10,7 @@ namespace rondo::layers {
 // Normalizes each channel (last axis) by the statistics of the rank's sub-batch in training, by moving ones
 // otherwise. Weights (channels): gamma, beta, moving_mean, moving_variance; the last two are not trained.
 struct BatchNormalization {
+  int64_t axis = -1;  // the last one, which can also be named by its number (the batch is 0)
   float momentum = 0.99f;
   float epsilon = 1e-3f;
   bool center = true;

@@ -1,6 +1,10 @@
 #include "models/layers/pooling.h"
 
+#include <array>
+
 #include "models/graph/plan_builder.h"
+#include "models/layers/config_parts.h"
+#include "models/layers/registry.h"
 #include "models/layers/window.h"
 #include "runtime/base/error.h"
 #include "runtime/kernels/pool.h"
@@ -45,6 +49,14 @@ class PoolingLayer final : public Layer {
                           options.padding);
   }
   std::string_view class_name() const override { return class_name_; }
+  Config config() const override {
+    Config config = Layer::config();
+    config.set("pool_size", window_.size);
+    config.set("padding", window_.same ? "same" : "valid");
+    config.set("strides", window_.strides);
+    config.set("data_format", "channels_last");
+    return config;
+  }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     require_inputs(inputs, 1);
@@ -74,6 +86,12 @@ class GlobalAveragePoolingLayer final : public Layer {
  public:
   explicit GlobalAveragePoolingLayer(const layers::GlobalAveragePooling2D& options) : Layer(options.name) {}
   std::string_view class_name() const override { return "GlobalAveragePooling2D"; }
+  Config config() const override {
+    Config config = Layer::config();
+    config.set("data_format", "channels_last");
+    config.set("keepdims", false);
+    return config;
+  }
   Shape output_shape(std::span<const Shape> inputs) const override {
     require_inputs(inputs, 1);
     require_rank(inputs[0], 3, "images (height, width, channels)");
@@ -92,7 +110,31 @@ class GlobalAveragePoolingLayer final : public Layer {
   }
 };
 
+template <class Options>
+std::shared_ptr<Layer> pooling_from(const ConfigView& config) {
+  require_channels_last(config);
+  const auto size = config.pair("pool_size", {2, 2});
+  return layers::make_layer(Options{.pool_size = size,
+                                    .strides = config.pair("strides", size),
+                                    .padding = config.string("padding", "valid"),
+                                    .name = config.string("name", "")});
+}
+
+std::shared_ptr<Layer> global_average_pooling_from(const ConfigView& config) {
+  require_channels_last(config);
+  config.require_unset("keepdims");
+  return layers::make_layer(layers::GlobalAveragePooling2D{.name = config.string("name", "")});
+}
+
+constexpr std::array<LayerClass, 3> kClasses{{{"MaxPooling2D", &pooling_from<layers::MaxPooling2D>},
+                                              {"AveragePooling2D", &pooling_from<layers::AveragePooling2D>},
+                                              {"GlobalAveragePooling2D", &global_average_pooling_from}}};
+
 }  // namespace
+
+std::span<const LayerClass> pooling_classes() {
+  return kClasses;
+}
 
 namespace layers {
 
