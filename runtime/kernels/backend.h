@@ -17,6 +17,7 @@ class DenseKernel;
 class Device;
 class DropoutKernel;
 class LossKernel;
+class LossScaleKernel;
 class MetricKernel;
 class Pool2DKernel;
 class ReorderKernel;
@@ -30,6 +31,7 @@ struct ConcatSpec;
 struct Conv2DSpec;
 struct DenseSpec;
 struct DropoutSpec;
+struct LossScaling;
 struct LossSpec;
 struct MetricSpec;
 struct Pool2DSpec;
@@ -60,6 +62,7 @@ class KernelBackend {
   virtual std::unique_ptr<SquareSumKernel> square_sum() = 0;
   virtual std::unique_ptr<ClipKernel> clip(double limit) = 0;
   virtual std::unique_ptr<TailKernel> tail() = 0;
+  virtual std::unique_ptr<LossScaleKernel> loss_scale(const LossScaling& scaling) = 0;
   virtual std::unique_ptr<ReorderKernel> reorder(const TensorDesc& from, const TensorDesc& to) = 0;
 };
 

@@ -13,6 +13,7 @@ namespace rondo {
 //
 // Each gradient element g enters as clip(g * state.gradient_scale) with clip to [-clip_value, clip_value]
 // where clip_value > 0. The learning rate is state.learning_rate; Adam's bias correction uses state.update.
+// Where state.skip is set, nothing changes.
 struct UpdateSpec {
   std::variant<SgdUpdate, RmsPropUpdate, AdamUpdate> rule;
   float clip_value = 0.0f;

@@ -15,6 +15,8 @@ struct StepState {
   float inverse_batch = 0.0f;   // 1 / rows in the global batch: scales every sample's loss gradient
   float gradient_scale = 1.0f;  // applied to gradients before the update; clipping by global norm lowers it
   float vote = 0.0f;            // this rank's vote to stop, which rides behind the sums of the step
+  float loss_scale = 1.0f;  // is in inverse_batch, so in every gradient, until gradient_scale takes it out
+  int32_t skip = 0;         // not 0: gradients are not finite, and updates change nothing
 };
 
 }  // namespace rondo

@@ -243,6 +243,18 @@ class WrappedTail final : public Wrapped<TailKernel> {
   }
 };
 
+class WrappedLossScale final : public Wrapped<LossScaleKernel> {
+ public:
+  using Wrapped::Wrapped;
+  void begin(const Execution& on, const LossScale* scale, StepState* state) override {
+    queue(&LossScaleKernel::begin, on, scale, state);
+  }
+  void decide(const Execution& on, const double* square_sums, int64_t count, LossScale* scale,
+              StepState* state) override {
+    queue(&LossScaleKernel::decide, on, square_sums, count, scale, state);
+  }
+};
+
 class GuardedBackend final : public KernelBackend {
  public:
   explicit GuardedBackend(GuardedDevice& device)
@@ -292,6 +304,9 @@ class GuardedBackend final : public KernelBackend {
   }
   std::unique_ptr<ClipKernel> clip(double limit) override { return wrap<WrappedClip>(backend_->clip(limit)); }
   std::unique_ptr<TailKernel> tail() override { return wrap<WrappedTail>(backend_->tail()); }
+  std::unique_ptr<LossScaleKernel> loss_scale(const LossScaling& scaling) override {
+    return wrap<WrappedLossScale>(backend_->loss_scale(scaling));
+  }
   std::unique_ptr<ReorderKernel> reorder(const TensorDesc& from, const TensorDesc& to) override {
     return wrap<WrappedReorder>(backend_->reorder(from, to));
   }

@@ -66,6 +66,9 @@ class CpuBackend final : public KernelBackend {
   std::unique_ptr<SquareSumKernel> square_sum() override { return make_square_sum(context_); }
   std::unique_ptr<ClipKernel> clip(double limit) override { return make_clip(context_, limit); }
   std::unique_ptr<TailKernel> tail() override { return make_tail(context_); }
+  std::unique_ptr<LossScaleKernel> loss_scale(const LossScaling& scaling) override {
+    return make_loss_scale(scaling);
+  }
   std::unique_ptr<ReorderKernel> reorder(const TensorDesc& from, const TensorDesc& to) override {
     return make_reorder_kernel(context_, from, to);
   }

@@ -35,6 +35,7 @@ std::unique_ptr<UpdateKernel> make_update(ContextPtr context, const UpdateSpec& 
 std::unique_ptr<SquareSumKernel> make_square_sum(ContextPtr context);
 std::unique_ptr<ClipKernel> make_clip(ContextPtr context, double limit);
 std::unique_ptr<TailKernel> make_tail(ContextPtr context);
+std::unique_ptr<LossScaleKernel> make_loss_scale(const LossScaling& scaling);
 
 // Throws InvalidArgument where `desc` is not float32 or has an empty axis (a plan is never made for no rows).
 void require_float(const TensorDesc& desc, const char* what);

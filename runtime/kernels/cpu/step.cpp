@@ -5,6 +5,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/loss_scale.h"
 
 namespace rondo::cpu {
 namespace {
@@ -18,7 +19,7 @@ class CpuClip final : public ClipKernel {
            double* norm_out) override {
     double sum = 0.0;
     for (int64_t i = 0; i < count; ++i) sum += square_sums[i];
-    const double norm = std::sqrt(sum);
+    const double norm = std::sqrt(sum) / static_cast<double>(state->loss_scale);
     state->gradient_scale *= static_cast<float>(limit_ / std::max(norm, limit_));  // a NaN stays one
     *norm_out = norm;
   }
@@ -38,6 +39,25 @@ class CpuTail final : public TailKernel {
   }
 };
 
+class CpuLossScale final : public LossScaleKernel {
+ public:
+  explicit CpuLossScale(const LossScaling& scaling) : scaling_(scaling) {}
+  std::string implementation() const override { return "loop"; }
+
+  void begin(const Execution&, const LossScale* scale, StepState* state) override {
+    begin_scaled_step(*scale, *state);
+  }
+  void decide(const Execution&, const double* square_sums, int64_t count, LossScale* scale,
+              StepState* state) override {
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; ++i) sum += square_sums[i];
+    decide_scaled_step(scaling_, sum, *scale, *state);
+  }
+
+ private:
+  LossScaling scaling_;
+};
+
 }  // namespace
 
 std::unique_ptr<ClipKernel> make_clip(ContextPtr, double limit) {
@@ -47,6 +67,11 @@ std::unique_ptr<ClipKernel> make_clip(ContextPtr, double limit) {
 
 std::unique_ptr<TailKernel> make_tail(ContextPtr) {
   return std::make_unique<CpuTail>();
+}
+
+std::unique_ptr<LossScaleKernel> make_loss_scale(const LossScaling& scaling) {
+  check_loss_scaling(scaling);
+  return std::make_unique<CpuLossScale>(scaling);
 }
 
 }  // namespace rondo::cpu

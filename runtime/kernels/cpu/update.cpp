@@ -20,6 +20,7 @@ class CpuUpdate final : public UpdateKernel {
 
   void run(const Execution& on, const UpdateSpan& span) override {
     RONDO_CHECK(on.state != nullptr);
+    if (on.state->skip != 0) return;
     RONDO_CHECK((slots_ < 1 || span.slots[0] != nullptr) && (slots_ < 2 || span.slots[1] != nullptr));
     const GradientInput input{on.state->gradient_scale, spec_.clip_value > 0.0f
                                                             ? spec_.clip_value

@@ -48,6 +48,9 @@ class CudaBackend final : public KernelBackend {
   std::unique_ptr<SquareSumKernel> square_sum() override { return make_square_sum(context_); }
   std::unique_ptr<ClipKernel> clip(double limit) override { return make_clip(limit); }
   std::unique_ptr<TailKernel> tail() override { return make_tail(); }
+  std::unique_ptr<LossScaleKernel> loss_scale(const LossScaling& scaling) override {
+    return make_loss_scale(scaling);
+  }
   std::unique_ptr<ReorderKernel> reorder(const TensorDesc& from, const TensorDesc& to) override {
     return make_reorder(from, to);
   }

@@ -33,5 +33,6 @@ std::unique_ptr<UpdateKernel> make_update(const UpdateSpec& spec);
 std::unique_ptr<SquareSumKernel> make_square_sum(const ContextPtr& context);
 std::unique_ptr<ClipKernel> make_clip(double limit);
 std::unique_ptr<TailKernel> make_tail();
+std::unique_ptr<LossScaleKernel> make_loss_scale(const LossScaling& scaling);
 
 }  // namespace rondo::cuda

@@ -3,6 +3,7 @@
 #include "runtime/base/random.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/philox.h"
+#include "runtime/kernels/loss_scale.h"
 #include "runtime/tensor/step_state.h"
 
 namespace rondo::cuda {
@@ -140,9 +141,11 @@ struct Update {
 
   struct Prepared {
     float rate, scale;
+    bool skip;
   };
-  RONDO_DEVICE Prepared prepare() const { return {rate_of(rule), state->gradient_scale}; }
+  RONDO_DEVICE Prepared prepare() const { return {rate_of(rule), state->gradient_scale, state->skip != 0}; }
   RONDO_DEVICE void operator()(int64_t i, const Prepared& p) const {
+    if (p.skip) return;
     const float scaled = a.gradients[i] * p.scale;
     const float low = scaled < -limit ? -limit : scaled;  // keeps NaN
     apply(rule, p.rate, low > limit ? limit : low, i);
@@ -196,10 +199,29 @@ struct ClipNorm {
   RONDO_DEVICE void operator()(int64_t) const {
     double sum = 0.0;
     for (int64_t i = 0; i < count; ++i) sum += square_sums[i];
-    const double length = std::sqrt(sum);
+    const double length = std::sqrt(sum) / static_cast<double>(state->loss_scale);
     const double most = length < limit ? limit : length;  // a NaN stays one
     state->gradient_scale *= static_cast<float>(limit / most);
     *norm = length;
+  }
+};
+
+struct ScaleStep {
+  const LossScale* scale;
+  StepState* state;
+  RONDO_DEVICE void operator()(int64_t) const { begin_scaled_step(*scale, *state); }
+};
+
+struct DecideStep {
+  LossScaling scaling;
+  const double* square_sums;
+  int64_t count;
+  LossScale* scale;
+  StepState* state;
+  RONDO_DEVICE void operator()(int64_t) const {
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; ++i) sum += square_sums[i];
+    decide_scaled_step(scaling, sum, *scale, *state);
   }
 };
 
@@ -301,6 +323,22 @@ void clip_norm(cudaStream_t stream, double limit, const double* square_sums, int
                   {reads(square_sums, bytes), reads(state, sizeof(StepState)),
                    writes(state, sizeof(StepState)), writes(norm, sizeof(double))},
                   ClipNorm{limit, square_sums, count, state, norm});
+}
+
+void scale_step(cudaStream_t stream, const LossScale* scale, StepState* state) {
+  launch_elements("loss scale", stream, 1,
+                  {reads(scale, sizeof(LossScale)), reads(state, sizeof(StepState)),
+                   writes(state, sizeof(StepState))},
+                  ScaleStep{scale, state});
+}
+
+void decide_step(cudaStream_t stream, const LossScaling& scaling, const double* square_sums, int64_t count,
+                 LossScale* scale, StepState* state) {
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(double));
+  launch_elements("finite gradients", stream, 1,
+                  {reads(square_sums, bytes), reads(scale, sizeof(LossScale)), writes(scale, sizeof(LossScale)),
+                   writes(state, sizeof(StepState))},
+                  DecideStep{scaling, square_sums, count, scale, state});
 }
 
 void fill_tail(cudaStream_t stream, const double* sums, int64_t count, const StepState* state, float* tail) {

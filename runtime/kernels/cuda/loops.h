@@ -11,6 +11,8 @@
 #include "runtime/base/functors.h"
 
 namespace rondo {
+struct LossScale;
+struct LossScaling;
 struct StepState;
 enum class Loss : uint8_t;
 enum class Metric : uint8_t;
@@ -65,6 +67,10 @@ void adam_update(cudaStream_t stream, const AdamUpdate& rule, float limit, const
 
 void clip_norm(cudaStream_t stream, double limit, const double* square_sums, int64_t count, StepState* state,
                double* norm);
+// The two halves of a LossScaleKernel.
+void scale_step(cudaStream_t stream, const LossScale* scale, StepState* state);
+void decide_step(cudaStream_t stream, const LossScaling& scaling, const double* square_sums, int64_t count,
+                 LossScale* scale, StepState* state);
 void fill_tail(cudaStream_t stream, const double* sums, int64_t count, const StepState* state, float* tail);
 
 // ---- rows (rows.cu)

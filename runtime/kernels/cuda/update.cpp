@@ -7,6 +7,7 @@
 #include "runtime/kernels/cuda/context.h"
 #include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/loops.h"
+#include "runtime/kernels/loss_scale.h"
 #include "runtime/kernels/step.h"
 
 namespace rondo::cuda {
@@ -79,6 +80,22 @@ class CudaTail final : public TailKernel {
   }
 };
 
+class CudaLossScale final : public LossScaleKernel {
+ public:
+  explicit CudaLossScale(const LossScaling& scaling) : scaling_(scaling) {}
+  std::string implementation() const override { return "loop"; }
+  void begin(const Execution& on, const LossScale* scale, StepState* state) override {
+    scale_step(handle_of(on.stream), scale, state);
+  }
+  void decide(const Execution& on, const double* square_sums, int64_t count, LossScale* scale,
+              StepState* state) override {
+    decide_step(handle_of(on.stream), scaling_, square_sums, count, scale, state);
+  }
+
+ private:
+  LossScaling scaling_;
+};
+
 }  // namespace
 
 std::unique_ptr<UpdateKernel> make_update(const UpdateSpec& spec) {
@@ -97,6 +114,11 @@ std::unique_ptr<ClipKernel> make_clip(double limit) {
 
 std::unique_ptr<TailKernel> make_tail() {
   return std::make_unique<CudaTail>();
+}
+
+std::unique_ptr<LossScaleKernel> make_loss_scale(const LossScaling& scaling) {
+  check_loss_scaling(scaling);
+  return std::make_unique<CudaLossScale>(scaling);
 }
 
 }  // namespace rondo::cuda
