@@ -35,6 +35,7 @@ struct Options {
   double percentile = 50.0;
   std::vector<std::string> impls;
   std::string json;
+  BindOptions bind;
 };
 
 cxxopts::Options make_parser() {
@@ -49,8 +50,13 @@ cxxopts::Options make_parser() {
        cxxopts::value<int>()->default_value("11"))  //
       ("percentile", "of the rounds, where a busy machine leaves no use for the median",
        cxxopts::value<double>()->default_value("50"))  //
-      ("impls", fmt::format("which, comma-separated; this build has {}", fmt::join(contestant_names(), ",")),
-       cxxopts::value<std::vector<std::string>>()->default_value(""), "LIST")                       //
+      ("impls",
+       fmt::format("which, comma-separated; this build has {}",
+                   fmt::join(contestant_names(DeviceChoice::kCpu), ",")),
+       cxxopts::value<std::vector<std::string>>()->default_value(""), "LIST")  //
+      ("device", "whose memory is summed: cpu, or cuda for a GPU of each rank",
+       cxxopts::value<std::string>()->default_value("cpu"))                                         //
+      ("oversubscribe-gpus", "ranks may share GPUs; sums then go through the hosts' memory")        //
       ("json", "write the rows to FILE", cxxopts::value<std::string>()->default_value(""), "FILE")  //
       ("h,help", "print this and exit");
   return parser;
@@ -66,7 +72,10 @@ Options read_options(const cxxopts::ParseResult& given) {
   options.json = given["json"].as<std::string>();
   options.impls = given["impls"].as<std::vector<std::string>>();
   std::erase(options.impls, "");
-  if (options.impls.empty()) options.impls = contestant_names();
+  options.bind.device = parse_device(given["device"].as<std::string>());
+  require(options.bind.device != DeviceChoice::kAuto, "--device takes cpu or cuda");
+  options.bind.oversubscribe_gpus = given.count("oversubscribe-gpus") > 0;
+  if (options.impls.empty()) options.impls = contestant_names(options.bind.device);
   require(options.min <= options.max, "--min {} is larger than --max {}", options.min, options.max);
   require(options.factor >= 2, "--factor must be at least 2, got {}", options.factor);
   require(options.repeats >= 1, "--repeats must be at least 1, got {}", options.repeats);
@@ -146,9 +155,9 @@ class Match {
 // into the caches, from where its predecessor has driven it, and the ranks together.
 double Match::turn(Contestant& contestant, int64_t count, int calls) {
   referee_.barrier();
-  contestant.run(count);
+  contestant.run(count, 1);
   const Stopwatch watch;
-  for (int i = 0; i < calls; ++i) contestant.run(count);
+  contestant.run(count, calls);
   return referee_.slowest(watch.seconds() / calls);
 }
 
@@ -165,16 +174,19 @@ int64_t Match::count_wrong(Contestant& contestant, int64_t count, int salt) {
   std::array<float, kPeriod> expected{};
   for (int i = 0; i < kPeriod; ++i) {
     const auto at = static_cast<size_t>(i);
-    mine[at] = static_cast<float>(input(i, field_.comm->rank(), salt));
-    for (int r = 0; r < field_.comm->size(); ++r) expected[at] += static_cast<float>(input(i, r, salt));
+    mine[at] = static_cast<float>(input(i, field_.comm().rank(), salt));
+    for (int r = 0; r < field_.comm().size(); ++r) expected[at] += static_cast<float>(input(i, r, salt));
   }
-  float* const data = contestant.data();
-  for (int64_t i = 0; i < count; ++i) data[i] = mine[static_cast<size_t>(i % kPeriod)];
-  contestant.run(count);
+  std::vector<float> data(static_cast<size_t>(count));
+  for (size_t i = 0; i < data.size(); ++i) data[i] = mine[i % kPeriod];
+  contestant.put(data.data(), count);
+  contestant.run(count, 1);
+  contestant.get(data.data(), count);
   int64_t wrong = 0;
-  for (int64_t i = 0; i < count; ++i) wrong += data[i] != expected[static_cast<size_t>(i % kPeriod)];
+  for (size_t i = 0; i < data.size(); ++i) wrong += data[i] != expected[i % kPeriod];
   // The timed calls sum zeros, which neither grow nor turn into slow denormals.
-  std::fill_n(data, count, 0.0f);
+  std::fill(data.begin(), data.end(), 0.0f);
+  contestant.put(data.data(), count);
   return referee_.sum(wrong);
 }
 
@@ -203,7 +215,7 @@ void Match::play(benchmark::State& state, int64_t bytes) {
                      .us = us,
                      .sums = contestant.sums(),
                      .wrong = wrong[i]});
-    if (field_.comm->rank() == 0) print_row(rows_.back(), field_.comm->size());
+    if (field_.comm().rank() == 0) print_row(rows_.back(), field_.comm().size());
   }
 }
 
@@ -215,9 +227,10 @@ class SilentReporter final : public benchmark::BenchmarkReporter {
 };
 
 void print_machine(const Field& field) {
-  const Topology& topology = field.comm->topology();
-  fmt::print("# all-reduce in place, {} ranks on {} host{}; rondo: {}; mpi: {}\n", field.comm->size(),
-             topology.hosts(), topology.hosts() == 1 ? "" : "s", field.comm->name(), MpiSession::library());
+  const Topology& topology = field.comm().topology();
+  fmt::print("# all-reduce in place, {} ranks on {} host{}, {} each; rondo: {}; mpi: {}\n",
+             field.comm().size(), topology.hosts(), topology.hosts() == 1 ? "" : "s",
+             field.binding.device->name(), field.comm().name(), MpiSession::library());
 }
 
 void check_writable(const std::string& path) {
@@ -227,8 +240,8 @@ void check_writable(const std::string& path) {
 }
 
 int measure(const Options& options) {
-  Field field = make_field(options.max);
-  const bool first = field.comm->rank() == 0;
+  Field field = make_field(options.max, options.bind);
+  const bool first = field.comm().rank() == 0;
   if (first) check_writable(options.json);
   Match match(field, make_contestants(options.impls, field), options);
   for (int64_t bytes = options.min; bytes <= options.max; bytes *= options.factor) {
@@ -248,7 +261,7 @@ int measure(const Options& options) {
   for (const AllReduceRow& row : match.rows()) wrong += row.wrong;
   if (first) {
     fmt::print("# {} wrong elements\n", wrong);
-    if (!options.json.empty()) write_json(options.json, match.rows(), field.comm->size());
+    if (!options.json.empty()) write_json(options.json, match.rows(), field.comm().size());
   }
   return wrong == 0 ? 0 : 1;
 }

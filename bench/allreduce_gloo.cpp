@@ -103,19 +103,21 @@ gloo::transport::tcp::attr network(const Topology& topology) {
   return where;
 }
 
-class GlooContestant final : public Contestant {
+class GlooContestant final : public HostContestant {
  public:
   explicit GlooContestant(Field& field) : field_(field) {
-    auto device = gloo::transport::tcp::CreateDevice(network(field.comm->topology()));
-    auto context = std::make_shared<gloo::rendezvous::Context>(field.comm->rank(), field.comm->size());
+    auto device = gloo::transport::tcp::CreateDevice(network(field.comm().topology()));
+    auto context = std::make_shared<gloo::rendezvous::Context>(field.comm().rank(), field.comm().size());
     MpiStore store;
     context->connectFullMesh(store, device);
     store.close();
     context_ = std::move(context);
   }
   std::string_view name() const override { return "gloo"; }
+
+ protected:
   float* data() override { return field_.user.as<float>(); }
-  void run(int64_t count) override {
+  void run_once(int64_t count) override {
     gloo::AllreduceOptions options(context_);
     options.setOutput(data(), static_cast<size_t>(count));  // without an input: in place
     void (*const sum)(void*, const void*, const void*, size_t) = &gloo::sum<float>;
