@@ -9,6 +9,7 @@
 #include "runtime/kernels/cpu/cpu_backend.h"
 #include "runtime/launch/gpu_loader.h"
 #include "runtime/launch/gpus.h"
+#include "runtime/launch/near_cores.h"
 
 namespace rondo {
 namespace {
@@ -19,6 +20,8 @@ Binding bind_gpu(FoundGpus& found, const BindOptions& options, HostPlace place) 
   const auto visible = static_cast<int>(found.gpus.size());
   const int index = choose_gpu(options, place, visible);
   Binding binding;
+  // Before the device: its pinned memory and its threads then lie near it, too.
+  stay_near(found.gpus[static_cast<size_t>(index)].numa_node);
   binding.device = found.module->make_device(index);
   binding.backend = found.module->make_backend(*binding.device, {.tf32 = options.tf32});
   binding.gpus = found.module;

@@ -50,7 +50,8 @@ struct Binding {
 };
 
 // `own` are the cores of this process, `host` those of all ranks on this host. GPUs are taken in the order of
-// options.gpus by place on the host; a rank to which only one is visible takes that one. Throws Unavailable
+// options.gpus by place on the host; a rank to which only one is visible takes that one, and stays on cores
+// near its GPU where that is known (near_cores.h). Throws Unavailable
 // when CUDA is asked for and this build or host has none (saying why), InvalidArgument for GPUs that do not
 // exist, for more ranks than GPUs, or fewer than 0 threads, and DeviceError when the GPU refuses.
 Binding bind_device(const BindOptions& options, const CoreSet& own, std::span<const CoreSet> host,

@@ -21,23 +21,6 @@ struct TopologyTraits {
   static void destroy(hwloc_topology_t topology) { hwloc_topology_destroy(topology); }
 };
 
-// Logical processors this process may run on. The kernel refuses a mask smaller than its own, so that grows.
-std::vector<int> allowed_processors() {
-  for (int size = CPU_SETSIZE;; size *= 2) {
-    cpu_set_t* set = CPU_ALLOC(static_cast<size_t>(size));
-    const size_t bytes = CPU_ALLOC_SIZE(static_cast<size_t>(size));
-    const int result = sched_getaffinity(0, bytes, set);
-    std::vector<int> processors;
-    for (int p = 0; result == 0 && p < size; ++p) {
-      if (CPU_ISSET_S(static_cast<size_t>(p), bytes, set)) processors.push_back(p);
-    }
-    CPU_FREE(set);
-    if (result == 0) return processors;
-    if (size >= 1 << 20) break;
-  }
-  return {0};
-}
-
 // For each logical processor, the core it belongs to. Empty when hwloc cannot tell.
 std::map<int, int> core_of_processor() {
   hwloc_topology_t raw = nullptr;
@@ -59,6 +42,23 @@ std::map<int, int> core_of_processor() {
 }
 
 }  // namespace
+
+// The kernel refuses a mask smaller than its own, so that grows.
+std::vector<int> allowed_processors() {
+  for (int size = CPU_SETSIZE;; size *= 2) {
+    cpu_set_t* set = CPU_ALLOC(static_cast<size_t>(size));
+    const size_t bytes = CPU_ALLOC_SIZE(static_cast<size_t>(size));
+    const int result = sched_getaffinity(0, bytes, set);
+    std::vector<int> processors;
+    for (int p = 0; result == 0 && p < size; ++p) {
+      if (CPU_ISSET_S(static_cast<size_t>(p), bytes, set)) processors.push_back(p);
+    }
+    CPU_FREE(set);
+    if (result == 0) return processors;
+    if (size >= 1 << 20) break;
+  }
+  return {0};
+}
 
 CoreSet affinity_cores() {
   const std::map<int, int> core_of = core_of_processor();

@@ -12,6 +12,9 @@ struct CoreSet {
   std::vector<int> cores;  // ascending
 };
 
+// Logical processors on which this thread may run, ascending. Never empty.
+std::vector<int> allowed_processors();
+
 // The physical cores behind this process's affinity mask. Never empty.
 CoreSet affinity_cores();
 
