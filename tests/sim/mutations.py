@@ -5,11 +5,12 @@
                                  grad_sync_device_test
     tests/sim/mutations.py BUILD [--only TEXT] [--write]
 
-A mutation is a text of one source file and what takes its place. Only that file is compiled again, as the build
-compiles it, and either the simulated module or the test program is linked with its object. Prints a table; --write
+A mutation is a text of one source file and what takes its place. Only that file (or what includes it) is compiled
+again, as the build compiles it, and either the simulated module or the test program is linked with the object. Prints a table; --write
 puts it into MUTATIONS.md beside this script. Ends with 1 when a mutation went unnoticed.
 """
 import argparse
+import functools
 import os
 import pathlib
 import re
@@ -61,11 +62,20 @@ MUTATIONS = [
      "if (uploads()) places_[static_cast<size_t>(given_ % 2)].uploaded->synchronize();", "", [TRAINING]),
     ("a new pass waits for the uploads of the last one", "runtime/train/batch_stream.cpp",
      "if (uploads()) upload_->synchronize();", "", [TRAINING, *GUARDED]),
+    ("the end of work on a batch is recorded", "runtime/train/batch_stream.cpp",
+     "if (uploads()) compute.record(*places_[static_cast<size_t>((given_ + 1) % 2)].used);", "", [TRAINING]),
+    ("an upload's end is recorded", "runtime/train/batch_stream.cpp", "upload_->record(*place.uploaded);", "",
+     [TRAINING]),
+    ("the loader keeps the slot that is being uploaded", "runtime/train/batch_stream.cpp", ".keep = 1", ".keep = 0",
+     [TRAINING]),
     ("results are read after their event", "runtime/train/read_back.cpp", "from.there->synchronize();", "",
      [TRAINING]),
     ("a bucket starts after its last gradient", "runtime/gradsync/grad_sync.cpp",
      ".after = state.buckets[b].final.get(), ", "", [TRAINING]),
-    ("updates wait for the bucket's sum", "runtime/gradsync/grad_sync.cpp", "waited.work.order_before(*state.compute);\n  waited.work = {};", "new Work(std::move(waited.work));", [TRAINING]),
+    ("the end of a bucket's gradients is recorded", "runtime/gradsync/grad_sync.cpp",
+     "state.compute->record(*state.buckets[b].final);", "", [TRAINING]),
+    ("updates wait for the bucket's sum", "runtime/gradsync/grad_sync.cpp",
+     "waited.work.order_before(*state.compute);\n  waited.work = {};", "new Work(std::move(waited.work));", [TRAINING]),
     ("old values stay until they are in their bucket", "runtime/gradsync/grad_sync.cpp",
      "stream->synchronize();  // before the old values go", "", [TRAINING]),
     ("weights are read after their copy", "models/graph/weights.cpp",
@@ -75,6 +85,14 @@ MUTATIONS = [
      "  stream.synchronize();\n  return get_plan", "  return get_plan", [TRAINING, *GUARDED]),
     ("predictions are gathered after they were made", "runtime/train/trainer.cpp", "      stream.synchronize();\n", "",
      [TRAINING]),
+    ("statistics are read after the work that made them", "runtime/train/replica_statistics.cpp",
+     "  stream_.synchronize();\n  const double weight", "  const double weight", [TRAINING, *GUARDED]),
+    ("local predictions are given out after they were made", "models/local_evaluation.cpp",
+     "  stream.synchronize();\n", "", GUARDED),
+    ("a reorder outside of plans is waited for", "models/graph/weights.cpp",
+     "kernel->run({.stream = stream, .scratch = scratch.data()}, from, to);\n  stream.synchronize();",
+     "kernel->run({.stream = stream, .scratch = scratch.data()}, from, to);", GUARDED),
+    ("a failed run is waited for", "runtime/device/quiet_at_end.h", "stream_.synchronize();", "", GUARDED),
     ("a look at weights waits for the steps queued so far", "models/model.cpp",
      "trained_by->trainer->synchronize();", ";", [TRAINING, *GUARDED]),
     ("staged: downloads start behind the event of the call", STAGED,
@@ -98,25 +116,43 @@ def commands(build, target):
     return run(["ninja", "-C", build, "-t", "commands", target]).stdout.splitlines()
 
 
+def including(header):
+    return [str(path.relative_to(ROOT)) for folder in ("runtime", "models") for path in (ROOT / folder).rglob("*.cpp")
+            if any(f'"{name}"' in path.read_text() for name in (header, *headers_with(header)))]
+
+
+def headers_with(header):
+    return [str(path.relative_to(ROOT)) for folder in ("runtime", "models") for path in (ROOT / folder).rglob("*.h")
+            if f'"{header}"' in path.read_text()]
+
+
 def compile_mutant(build, folder, target, file, text, replacement):
-    """The object of the changed file as `target` compiles it, and the one it replaces; None where it does not."""
-    found = [c for c in commands(build, target) if re.search(rf"-c \S*/{re.escape(file)}$", c)]
-    if not found:
-        return None
+    """Pairs of an object with the change, as `target` compiles it, and the one it replaces; none where it does not."""
     source = (ROOT / file).read_text()
     if text not in source:
         sys.exit(f"{file}: {text!r} does not stand there; the table is out of date")
     copy = folder / file
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_text(source.replace(text, replacement))
-    old = re.search(r" -o (\S+)", found[0])[1]
-    new = folder / "mutant.o"
-    command = re.sub(r" -o \S+", f" -w -Wno-error -o {new}", found[0])
-    command = re.sub(r"-c \S+$", f"-c {copy}", re.sub(r"-MF \S+", f"-MF {new}.d", command))
-    done = run(command, shell=True, cwd=build)
-    if done.returncode != 0:
-        sys.exit(f"{file} does not compile:\n{done.stderr}")
-    return new, old
+    objects = []
+    for user in [file] if not file.endswith(".h") else including(file):
+        found = [c for c in commands(build, target) if re.search(rf"-c \S*/{re.escape(user)}$", c)]
+        if not found:
+            continue
+        old = re.search(r" -o (\S+)", found[0])[1]
+        new = folder / (user.replace("/", "_") + ".o")
+        changed = folder / user
+        if not changed.exists():
+            changed.parent.mkdir(parents=True, exist_ok=True)
+            changed.write_text((ROOT / user).read_text())
+        command = re.sub(r" -o \S+", f" -w -Wno-error -o {new}", found[0])
+        command = re.sub(r"-c \S+$", f"-c {changed}", re.sub(r"-MF \S+", f"-MF {new}.d", command))
+        command = command.replace(f" -I{ROOT}", f" -I{folder} -I{ROOT}", 1)
+        done = run(command, shell=True, cwd=build)
+        if done.returncode != 0:
+            sys.exit(f"{user} does not compile:\n{done.stderr}")
+        objects.append((new, old))
+    return objects
 
 
 def link(build, target, output, edit):
@@ -158,21 +194,23 @@ def notice(build, mutation, seconds):
     name, file, text, replacement, tests = mutation
     with tempfile.TemporaryDirectory() as name_of_folder:
         folder = pathlib.Path(name_of_folder)
-        mutant = compile_mutant(build, folder, MODULE, file, text, replacement)
-        if mutant:
-            link(build, MODULE, folder / MODULE, lambda c: c.replace(mutant[1], str(mutant[0])))
+        mutants = compile_mutant(build, folder, MODULE, file, text, replacement)
+        if mutants:
+            link(build, MODULE, folder / MODULE,
+                 lambda c: functools.reduce(lambda line, mutant: line.replace(mutant[1], str(mutant[0])), mutants, c))
         else:
             os.symlink(pathlib.Path(build).resolve() / MODULE, folder / MODULE)
         for test, chosen in tests:
-            if mutant:
+            if mutants:
                 run(["cp", pathlib.Path(build) / "tests" / test, folder / test])
             else:
-                mutant_of_test = compile_mutant(build, folder, f"tests/{test}", file, text, replacement)
-                if mutant_of_test is None:
-                    sys.exit(f"{test} does not use {file}")
+                mutants_of_test = compile_mutant(build, folder, f"tests/{test}", file, text, replacement)
+                if not mutants_of_test:
+                    continue  # it does not use the file
                 # In front of the libraries, one of which holds the original.
+                added = " ".join(str(new) for new, _ in mutants_of_test)
                 link(build, f"tests/{test}", folder / test,
-                     lambda c: c.replace(f" -o tests/{test}", f" {mutant_of_test[0]} -o tests/{test}", 1))
+                     lambda c: c.replace(f" -o tests/{test}", f" {added} -o tests/{test}", 1))
             case, how = what_failed(folder, test, chosen, seconds)
             if how:
                 return f"{test}, {case}", how
