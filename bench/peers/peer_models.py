@@ -1,4 +1,4 @@
-"""The zoo's `mlp` and `cnn` in PyTorch, and what both torch benchmarks share.
+"""The zoo's models in PyTorch, and what the torch benchmarks share.
 
 A step has four phases: forward (model), loss (cross-entropy), backward, and
 update (optimizer step and dropping the gradients). Dropout, activations and
@@ -14,6 +14,7 @@ import statistics
 import time
 
 import torch
+from peer_zoo import IMAGE_MODELS
 from torch import nn
 from torch.nn import functional as F
 
@@ -60,7 +61,12 @@ CLOCKS = {"wall": time.perf_counter_ns, "cpu": time.process_time_ns}
 MODELS = {
     "mlp": (Mlp, (784,), 669_706),
     "cnn": (Cnn, (1, 28, 28), 1_199_882),
+    **IMAGE_MODELS,
 }
+
+
+def classes_of(model):
+    return 1000 if model in IMAGE_MODELS else 10
 
 
 def add_arguments(parser):
@@ -173,12 +179,12 @@ def make_model(args):
 
 
 def make_batch(args, batch):
-    """One fixed synthetic batch: pixels uniform in [0, 1), labels in 0..9."""
+    """One fixed synthetic batch: pixels uniform in [0, 1), labels over all classes."""
     _, shape, _ = MODELS[args.model]
     images = torch.rand(batch, *shape)
     if args.channels_last and len(shape) == 3:
         images = images.to(memory_format=torch.channels_last)
-    return images, torch.randint(0, 10, (batch,))
+    return images, torch.randint(0, classes_of(args.model), (batch,))
 
 
 def make_optimizer(args, parameters):

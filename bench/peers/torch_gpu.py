@@ -13,7 +13,7 @@ import sys
 import time
 
 import torch
-from peer_models import MODELS
+from peer_models import MODELS, classes_of
 from torch.nn import functional as F
 
 PRECISIONS = ("f32", "tf32", "bf16", "f16")
@@ -34,7 +34,7 @@ def make_step(args, batch):
     torch.manual_seed(1234)
     model = make_model().cuda()
     images = torch.rand(batch, *shape, device="cuda")
-    labels = torch.randint(0, 10, (batch,), device="cuda")
+    labels = torch.randint(0, classes_of(args.model), (batch,), device="cuda")
     if len(shape) == 3 and not args.contiguous:
         model = model.to(memory_format=torch.channels_last)
         images = images.to(memory_format=torch.channels_last)
@@ -54,17 +54,21 @@ def make_step(args, batch):
 
 
 def images_per_s(step, batch, seconds):
-    for _ in range(30):  # builds what is built once, and lets cuDNN try its algorithms
+    for _ in range(10):  # builds what is built once, and lets cuDNN try its algorithms
         step()
     torch.cuda.synchronize()
+    start = time.perf_counter()
+    step()
+    torch.cuda.synchronize()
+    steps = max(3, min(50, int(seconds / 10 / (time.perf_counter() - start))))
     rates = []
     until = time.perf_counter() + seconds
     while time.perf_counter() < until or len(rates) < 5:
         start = time.perf_counter()
-        for _ in range(50):
+        for _ in range(steps):
             step()
         torch.cuda.synchronize()
-        rates.append(50 * batch / (time.perf_counter() - start))
+        rates.append(steps * batch / (time.perf_counter() - start))
     return statistics.median(rates)
 
 
