@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-constexpr int64_t kMostElements = int64_t{1} << 40;
+constexpr int64_t kMost = int64_t{1} << 31;
 
 template <class... F>
 struct Overloaded : F... {
@@ -76,6 +76,7 @@ bool ConfigView::boolean() const {
 int64_t ConfigView::integer() const {
   const int64_t* number = value_->as<int64_t>();
   if (number == nullptr) fail("a whole number");
+  if (*number < -kMost || *number > kMost) fail("a whole number between -2^31 and 2^31");
   return *number;
 }
 
@@ -119,7 +120,7 @@ Shape ConfigView::sample_shape() const {
   for (size_t axis = 1; axis < views.size(); ++axis) {
     const int64_t extent = views[axis].is_null() ? 0 : views[axis].integer();
     if (extent < 1) views[axis].fail("an extent of at least 1 (open extents are not supported)");
-    if (extent > kMostElements / elements) fail("a shape of at most 2^40 elements");
+    if (extent > kMost / elements) fail("a shape of at most 2^31 elements");
     elements *= extent;
     extents.push_back(extent);
   }

@@ -101,6 +101,7 @@ class ConfigView {
   bool is_integer() const { return value_->as<int64_t>() != nullptr; }
 
   bool boolean() const;
+  // From -2^31 to 2^31, so that products of two do not overflow.
   int64_t integer() const;
   double number() const;  // a whole number is one, too
   const std::string& string() const;
@@ -108,7 +109,7 @@ class ConfigView {
   // Two whole numbers; one stands for both.
   std::array<int64_t, 2> pair() const;
   // [null, extents...] without the batch, whose extent may also be a number. Throws for other open extents,
-  // extents below 1, more axes than Shape has, and more than 2^40 elements.
+  // extents below 1, more axes than Shape has, and more than 2^31 elements.
   Shape sample_shape() const;
 
   // The value of a key, which must be there.
