@@ -21,6 +21,7 @@ class LossScaleKernel;
 class MetricKernel;
 class Pool2DKernel;
 class ReorderKernel;
+class RoundKernel;
 class SoftmaxKernel;
 class SquareSumKernel;
 class TailKernel;
@@ -44,6 +45,8 @@ class KernelBackend {
   virtual ~KernelBackend() = default;
   virtual Device& device() const = 0;
   virtual std::string name() const = 0;  // for banners: "oneDNN 2.6.3, AVX2"
+  // Layers can compute in this type; float32 in any case.
+  virtual bool computes_in(DType dtype) const { return dtype == DType::kF32; }
 
   virtual std::unique_ptr<Conv2DKernel> conv2d(const Conv2DSpec& spec) = 0;
   virtual std::unique_ptr<DenseKernel> dense(const DenseSpec& spec) = 0;
@@ -63,6 +66,8 @@ class KernelBackend {
   virtual std::unique_ptr<ClipKernel> clip(double limit) = 0;
   virtual std::unique_ptr<TailKernel> tail() = 0;
   virtual std::unique_ptr<LossScaleKernel> loss_scale(const LossScaling& scaling) = 0;
+  // To bfloat16 or float16, where the backend computes in it.
+  virtual std::unique_ptr<RoundKernel> round(DType to);
   virtual std::unique_ptr<ReorderKernel> reorder(const TensorDesc& from, const TensorDesc& to) = 0;
 };
 

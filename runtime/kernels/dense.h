@@ -18,6 +18,7 @@ struct DenseSpec {
   Activation activation = Activation::kLinear;
   Mode mode = Mode::kTraining;
   bool input_gradient = true;
+  bool tf32 = false;  // float32 operands may be rounded to 10 bits of fraction, where the device gains by it
   std::optional<Layout> kernel_layout = {};
 };
 
@@ -27,7 +28,8 @@ class DenseKernel : public Kernel {
   virtual const TensorDesc& kernel() const = 0;
   virtual const TensorDesc& bias() const = 0;
   virtual const TensorDesc& output() const = 0;
-  // As in Conv2DKernel: gradients come before the activation, results overwrite, bias may be empty.
+  // As in Conv2DKernel: gradients come before the activation, results overwrite, bias may be empty, and
+  // computing in 16 bits.
   virtual void forward(const Execution& on, const Tensor& in, const Tensor& kernel, const Tensor& bias,
                        const Tensor& out) = 0;
   virtual void backward_weights(const Execution& on, const Tensor& in, const Tensor& grad_out,

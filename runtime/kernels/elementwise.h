@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "runtime/base/functors.h"
@@ -66,10 +67,18 @@ class ConcatKernel : public Kernel {
   virtual void split(const Execution& on, const Tensor& out, const std::vector<Tensor>& inputs) = 0;
 };
 
-// Copies a tensor into another layout of the same shape.
+// Copies a tensor into another layout of the same shape; or, on backends that compute in 16 bits, a canonical
+// one of float32 into bfloat16 or float16 (to nearest, ties to even) or back.
 class ReorderKernel : public Kernel {
  public:
   virtual void run(const Execution& on, const Tensor& from, const Tensor& to) = 0;
+};
+
+// Rounds float32 parameters to 16 bits for the kernels of a pass, many at once: to[i] = from[i], whose
+// elements keep their order.
+class RoundKernel : public Kernel {
+ public:
+  virtual void run(const Execution& on, std::span<const Tensor> from, std::span<const Tensor> to) = 0;
 };
 
 }  // namespace rondo

@@ -23,7 +23,7 @@ Binding bind_gpu(FoundGpus& found, const BindOptions& options, HostPlace place) 
   // Before the device: its pinned memory and its threads then lie near it, too.
   stay_near(found.gpus[static_cast<size_t>(index)].numa_node);
   binding.device = found.module->make_device(index);
-  binding.backend = found.module->make_backend(*binding.device, {.tf32 = options.tf32});
+  binding.backend = found.module->make_backend(*binding.device);
   binding.gpus = found.module;
   binding.gpu = found.gpus[static_cast<size_t>(index)];
   binding.visible_gpus = visible;

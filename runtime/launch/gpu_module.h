@@ -34,10 +34,6 @@ struct GpuVersions {
   std::string cublas, cudnn, nccl;
 };
 
-struct GpuBackendOptions {
-  bool tf32 = false;  // products of float32 may round their inputs to 10 bits (faster)
-};
-
 struct GpuCommunicatorOptions {
   std::chrono::milliseconds deadline = std::chrono::minutes(5);          // of a collective
   std::chrono::milliseconds connect_deadline = std::chrono::minutes(2);  // of meeting the other ranks
@@ -57,7 +53,7 @@ class GpuModule {
   // The GPU at this position of gpus(); this thread's current GPU from here on. Throws DeviceError.
   virtual std::unique_ptr<Device> make_device(int index) = 0;
   // `device` comes from make_device and outlives the backend.
-  virtual std::unique_ptr<KernelBackend> make_backend(Device& device, const GpuBackendOptions& options) = 0;
+  virtual std::unique_ptr<KernelBackend> make_backend(Device& device) = 0;
   // Collectives among the GPUs of the ranks of `host` over NCCL. Collective over `host`, which the ranks meet
   // through; `host` and `device` outlive the communicator. Ranks must hold different GPUs. Throws PeerError
   // when the GPUs do not find each other in time, MismatchError when ranks run different versions of NCCL.
@@ -66,7 +62,7 @@ class GpuModule {
 };
 
 // Changes with this header.
-constexpr int kGpuModuleInterface = 1;
+constexpr int kGpuModuleInterface = 2;
 // The one symbol that the module exports. Null when `interface` is not the one it was built with. The module
 // owns the object.
 constexpr const char* kGpuModuleSymbol = "rondo_gpu_module";

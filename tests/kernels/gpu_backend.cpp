@@ -10,7 +10,7 @@ BackendUnderTest make_backend_under_test(int) {
   if (found.module == nullptr) throw Unavailable("no GPU to test: " + found.reason);
   BackendUnderTest made;
   made.device = found.module->make_device(0);
-  made.backend = found.module->make_backend(*made.device, {});
+  made.backend = found.module->make_backend(*made.device);
   return made;
 }
 

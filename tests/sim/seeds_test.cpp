@@ -70,7 +70,7 @@ Seen train_on_gpus(int ranks) {
   Seen seen;
   run_ranks(ranks, [&](Communicator& host) {
     const auto device = found.module->make_device(host.rank());
-    const auto backend = found.module->make_backend(*device, {});
+    const auto backend = found.module->make_backend(*device);
     const auto comm = found.module->make_communicator(host, *device, {});
     Seen own = train(*comm, *backend);
     if (host.rank() == 0) seen = std::move(own);
@@ -140,7 +140,7 @@ sim::Counters counters_of_epochs(int epochs) {
   const sim::Counters before = count();
   run_ranks(1, [&](Communicator& host) {
     const auto device = found.module->make_device(0);
-    const auto backend = found.module->make_backend(*device, {});
+    const auto backend = found.module->make_backend(*device);
     const auto comm = found.module->make_communicator(host, *device, {});
     static const SyntheticSource data({.size = 60, .input_shape = {8, 8, 2}, .classes = 3, .seed = 2});
     Model own = model_under_test();

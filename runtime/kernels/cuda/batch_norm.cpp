@@ -3,6 +3,7 @@
 #include "runtime/base/error.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/kernels/cuda/context.h"
+#include "runtime/kernels/cuda/element.h"
 #include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/loops.h"
 
@@ -35,30 +36,33 @@ class CudaBatchNorm final : public BatchNormKernel {
   void forward(const Execution& on, const Tensor& in, const BatchNormParameters& parameters,
                const Tensor& out) override {
     const NormArrays norm = arrays(on, parameters);
-    const auto* x = in.as<const float>();
-    auto* y = out.as<float>();
     auto *mean = parameters.moving_mean.as<float>(), *variance = parameters.moving_variance.as<float>();
-    if (spec_.mode != Mode::kTraining) {
-      return batch_norm_inference(handle_of(on.stream), norm, mean, variance, x, y);
-    }
     const auto count = static_cast<double>(norm_.rows);
     const bool corrected = spec_.input.shape.rank() == 4 && norm_.rows > 1;
-    batch_norm_training(handle_of(on.stream), norm,
-                        {.mean = mean,
-                         .variance = variance,
-                         .momentum = spec_.momentum,
-                         .correction = static_cast<float>(corrected ? count / (count - 1.0) : 1.0)},
-                        x, y);
+    const MovingStatistics moving{
+        .mean = mean,
+        .variance = variance,
+        .momentum = spec_.momentum,
+        .correction = static_cast<float>(corrected ? count / (count - 1.0) : 1.0)};
+    with_element(spec_.input.dtype, [&]<class T>(Element<T>) {
+      if (spec_.mode == Mode::kTraining) {
+        batch_norm_training(handle_of(on.stream), norm, moving, in.as<const T>(), out.as<T>());
+      } else {
+        batch_norm_inference(handle_of(on.stream), norm, mean, variance, in.as<const T>(), out.as<T>());
+      }
+    });
   }
 
   void backward(const Execution& on, const Tensor& in, const Tensor& grad_out,
                 const BatchNormParameters& parameters, const Tensor& grad_in, const Tensor& grad_gamma,
                 const Tensor& grad_beta) override {
     RONDO_CHECK(spec_.mode == Mode::kTraining);
-    batch_norm_backward(handle_of(on.stream), arrays(on, parameters), in.as<const float>(),
-                        grad_out.as<const float>(), grad_in.as<float>(),
-                        spec_.scale ? grad_gamma.as<float>() : nullptr,
-                        spec_.center ? grad_beta.as<float>() : nullptr);
+    with_element(spec_.input.dtype, [&]<class T>(Element<T>) {
+      batch_norm_backward(handle_of(on.stream), arrays(on, parameters), in.as<const T>(),
+                          grad_out.as<const T>(), grad_in.as<T>(),
+                          spec_.scale ? grad_gamma.as<float>() : nullptr,
+                          spec_.center ? grad_beta.as<float>() : nullptr);
+    });
   }
 
  private:
@@ -80,7 +84,7 @@ class CudaBatchNorm final : public BatchNormKernel {
 
 std::unique_ptr<BatchNormKernel> make_batch_norm(const ContextPtr& context, const BatchNormSpec& spec) {
   const auto& shape = spec.input.shape;
-  require_floats(spec.input, "batch normalization");
+  require_elements(spec.input, "batch normalization");
   require(shape.rank() == 2 || shape.rank() == 4,
           "batch normalization reads (rows, channels) or (batch, height, width, channels), got {}",
           shape.text());

@@ -2,6 +2,7 @@
 //
 // Neighbouring threads take neighbouring channels, so that loads are whole lines; the rows are cut into parts
 // whose partial sums (in float64) are added in order: the same bits in every run.
+#include "runtime/kernels/cuda/element_math.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/loops.h"
 
@@ -45,10 +46,11 @@ RONDO_DEVICE inline double column_total(const double* parts, const Parts& cut, i
   return team.sum(sum);
 }
 
+template <class T>
 struct Plain {
-  const float* x;
+  const T* x;
   RONDO_DEVICE void operator()(int64_t i, int64_t, double& a, double&) const {
-    a += static_cast<double>(x[i]);
+    a += static_cast<double>(as_float(x[i]));
   }
 };
 
@@ -64,10 +66,11 @@ struct ColumnSum {
 
 // Sum and sum of squares: in float64 their difference keeps the variance exact enough for means up to some
 // 10^4 deviations.
+template <class T>
 struct Moments {
-  const float* x;
+  const T* x;
   RONDO_DEVICE void operator()(int64_t i, int64_t, double& a, double& b) const {
-    const auto v = static_cast<double>(x[i]);
+    const auto v = static_cast<double>(as_float(x[i]));
     a += v;
     b += v * v;
   }
@@ -98,40 +101,44 @@ RONDO_DEVICE inline int64_t column_of(int64_t i, int64_t channels, bool narrow) 
                 : i % channels;
 }
 
+template <class T>
 struct Normalize {
   NormArrays norm;
-  const float* x;
-  float* y;
+  const T* x;
+  T* y;
   bool narrow;
   RONDO_DEVICE void operator()(int64_t i) const {
     const int64_t c = column_of(i, norm.channels, narrow);
     const float gamma = norm.gamma != nullptr ? norm.gamma[c] : 1.0f;
     const float beta = norm.beta != nullptr ? norm.beta[c] : 0.0f;
-    y[i] = gamma * ((x[i] - norm.mean[c]) * norm.scale[c]) + beta;
+    y[i] = rounded<T>(gamma * ((as_float(x[i]) - norm.mean[c]) * norm.scale[c]) + beta);
   }
 };
 
+template <class T>
 struct NormalizeMoving {
   NormArrays norm;
-  const float *mean, *variance, *x;
-  float* y;
+  const float *mean, *variance;
+  const T* x;
+  T* y;
   bool narrow;
   RONDO_DEVICE void operator()(int64_t i) const {
     const int64_t c = column_of(i, norm.channels, narrow);
     const float gamma = norm.gamma != nullptr ? norm.gamma[c] : 1.0f;
     const float beta = norm.beta != nullptr ? norm.beta[c] : 0.0f;
-    y[i] = gamma * ((x[i] - mean[c]) / std::sqrt(variance[c] + norm.epsilon)) + beta;
+    y[i] = rounded<T>(gamma * ((as_float(x[i]) - mean[c]) / std::sqrt(variance[c] + norm.epsilon)) + beta);
   }
 };
 
 // Sums of dy and of dy * xhat, xhat the normalized input: the gradients of beta and gamma.
+template <class T>
 struct GradientTerms {
   NormArrays norm;
-  const float *x, *dy;
+  const T *x, *dy;
   RONDO_DEVICE void operator()(int64_t i, int64_t c, double& a, double& b) const {
-    const auto g = static_cast<double>(dy[i]);
+    const auto g = static_cast<double>(as_float(dy[i]));
     a += g;
-    b += g * static_cast<double>((x[i] - norm.mean[c]) * norm.scale[c]);
+    b += g * static_cast<double>((as_float(x[i]) - norm.mean[c]) * norm.scale[c]);
   }
 };
 
@@ -151,20 +158,21 @@ struct GradientTotals {
 };
 
 // dx = gamma / deviation * (dy - (sum(dy) + xhat sum(dy xhat)) / n)
+template <class T>
 struct InputGradient {
   NormArrays norm;
   const double *betas, *gammas;
-  const float *x, *dy;
-  float* dx;
+  const T *x, *dy;
+  T* dx;
   bool narrow;
   RONDO_DEVICE void operator()(int64_t i) const {
     const int64_t c = column_of(i, norm.channels, narrow);
     const float gamma = norm.gamma != nullptr ? norm.gamma[c] : 1.0f;
     const float share = 1.0f / static_cast<float>(norm.rows);
-    const float normal = (x[i] - norm.mean[c]) * norm.scale[c];
+    const float normal = (as_float(x[i]) - norm.mean[c]) * norm.scale[c];
     const float mean_dy = static_cast<float>(betas[c]) * share;
     const float mean_product = static_cast<float>(gammas[c]) * share;
-    dx[i] = gamma * norm.scale[c] * (dy[i] - mean_dy - normal * mean_product);
+    dx[i] = rounded<T>(gamma * norm.scale[c] * (as_float(dy[i]) - mean_dy - normal * mean_product));
   }
 };
 
@@ -178,26 +186,28 @@ int64_t column_parts(int64_t rows, int64_t channels) {
   return parts < 1 ? 1 : parts;
 }
 
-void column_sums(cudaStream_t stream, const float* x, int64_t rows, int64_t channels, double* parts,
+template <class T>
+void column_sums(cudaStream_t stream, const T* x, int64_t rows, int64_t channels, double* parts,
                  float* out) {
   const Parts split = cut(rows, channels);
   const int64_t tasks = split.count * channels;
   launch_elements("column sums", stream, tasks,
-                  {reads(x, rows * channels * kFloat), writes(parts, tasks * kDouble)},
-                  ColumnParts<Plain>{{x}, split, parts, nullptr});
+                  {reads(x, rows * channels * kBytesOf<T>), writes(parts, tasks * kDouble)},
+                  ColumnParts<Plain<T>>{{x}, split, parts, nullptr});
   launch_teams("column totals", stream, channels, team_for(split.count),
                {reads(parts, tasks * kDouble), writes(out, channels * kFloat)}, ColumnSum{parts, split, out});
 }
 
+template <class T>
 void batch_norm_training(cudaStream_t stream, const NormArrays& norm, const MovingStatistics& moving,
-                         const float* x, float* y) {
+                         const T* x, T* y) {
   const Parts split = cut(norm.rows, norm.channels);
   const int64_t tasks = split.count * norm.channels, count = norm.rows * norm.channels;
   const int64_t channels = norm.channels * kFloat;
   double *sums = norm.parts, *squares = norm.parts + tasks;
   launch_elements("batch moments", stream, tasks,
-                  {reads(x, count * kFloat), writes(norm.parts, 2 * tasks * kDouble)},
-                  ColumnParts<Moments>{{x}, split, sums, squares});
+                  {reads(x, count * kBytesOf<T>), writes(norm.parts, 2 * tasks * kDouble)},
+                  ColumnParts<Moments<T>>{{x}, split, sums, squares});
   launch_teams("batch statistics", stream, norm.channels, team_for(split.count),
                {reads(norm.parts, 2 * tasks * kDouble), reads(moving.mean, channels),
                 reads(moving.variance, channels), writes(norm.mean, channels), writes(norm.scale, channels),
@@ -206,32 +216,34 @@ void batch_norm_training(cudaStream_t stream, const NormArrays& norm, const Movi
   launch_elements("batch normalization", stream, count,
                   {reads(norm.mean, channels), reads(norm.scale, channels),
                    reads(norm.gamma, norm.gamma != nullptr ? channels : 0),
-                   reads(norm.beta, norm.beta != nullptr ? channels : 0), reads(x, count * kFloat),
-                   writes(y, count * kFloat)},
-                  Normalize{norm, x, y, count < int64_t{1} << 32});
+                   reads(norm.beta, norm.beta != nullptr ? channels : 0), reads(x, count * kBytesOf<T>),
+                   writes(y, count * kBytesOf<T>)},
+                  Normalize<T>{norm, x, y, count < int64_t{1} << 32});
 }
 
+template <class T>
 void batch_norm_inference(cudaStream_t stream, const NormArrays& norm, const float* mean,
-                          const float* variance, const float* x, float* y) {
+                          const float* variance, const T* x, T* y) {
   const int64_t count = norm.rows * norm.channels, channels = norm.channels * kFloat;
   launch_elements("normalization", stream, count,
                   {reads(mean, channels), reads(variance, channels),
                    reads(norm.gamma, norm.gamma != nullptr ? channels : 0),
-                   reads(norm.beta, norm.beta != nullptr ? channels : 0), reads(x, count * kFloat),
-                   writes(y, count * kFloat)},
-                  NormalizeMoving{norm, mean, variance, x, y, count < int64_t{1} << 32});
+                   reads(norm.beta, norm.beta != nullptr ? channels : 0), reads(x, count * kBytesOf<T>),
+                   writes(y, count * kBytesOf<T>)},
+                  NormalizeMoving<T>{norm, mean, variance, x, y, count < int64_t{1} << 32});
 }
 
-void batch_norm_backward(cudaStream_t stream, const NormArrays& norm, const float* x, const float* dy,
-                         float* dx, float* d_gamma, float* d_beta) {
+template <class T>
+void batch_norm_backward(cudaStream_t stream, const NormArrays& norm, const T* x, const T* dy, T* dx,
+                         float* d_gamma, float* d_beta) {
   const Parts split = cut(norm.rows, norm.channels);
   const int64_t tasks = split.count * norm.channels, count = norm.rows * norm.channels;
   const int64_t channels = norm.channels * kFloat;
   double *betas = norm.parts, *gammas = norm.parts + tasks;
   launch_elements("batch norm gradient sums", stream, tasks,
-                  {reads(norm.mean, channels), reads(norm.scale, channels), reads(x, count * kFloat),
-                   reads(dy, count * kFloat), writes(norm.parts, 2 * tasks * kDouble)},
-                  ColumnParts<GradientTerms>{{norm, x, dy}, split, betas, gammas});
+                  {reads(norm.mean, channels), reads(norm.scale, channels), reads(x, count * kBytesOf<T>),
+                   reads(dy, count * kBytesOf<T>), writes(norm.parts, 2 * tasks * kDouble)},
+                  ColumnParts<GradientTerms<T>>{{norm, x, dy}, split, betas, gammas});
   launch_teams(
       "batch norm gradient totals", stream, norm.channels, team_for(split.count),
       {reads(norm.parts, 2 * tasks * kDouble), writes(norm.parts, 2 * tasks * kDouble),
@@ -240,8 +252,18 @@ void batch_norm_backward(cudaStream_t stream, const NormArrays& norm, const floa
   launch_elements("batch norm gradient", stream, count,
                   {reads(norm.parts, 2 * tasks * kDouble), reads(norm.mean, channels),
                    reads(norm.scale, channels), reads(norm.gamma, norm.gamma != nullptr ? channels : 0),
-                   reads(x, count * kFloat), reads(dy, count * kFloat), writes(dx, count * kFloat)},
-                  InputGradient{norm, betas, gammas, x, dy, dx, count < int64_t{1} << 32});
+                   reads(x, count * kBytesOf<T>), reads(dy, count * kBytesOf<T>),
+                   writes(dx, count * kBytesOf<T>)},
+                  InputGradient<T>{norm, betas, gammas, x, dy, dx, count < int64_t{1} << 32});
 }
+
+#define INSTANTIATE(T)                                                                                     \
+  template void column_sums(cudaStream_t, const T*, int64_t, int64_t, double*, float*);                    \
+  template void batch_norm_training(cudaStream_t, const NormArrays&, const MovingStatistics&, const T*, T*); \
+  template void batch_norm_inference(cudaStream_t, const NormArrays&, const float*, const float*, const T*, \
+                                     T*);                                                                  \
+  template void batch_norm_backward(cudaStream_t, const NormArrays&, const T*, const T*, T*, float*, float*);
+RONDO_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace rondo::cuda

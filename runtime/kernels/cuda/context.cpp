@@ -3,6 +3,7 @@
 #include "runtime/base/error.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/kernels/cuda/check.h"
+#include "runtime/kernels/cuda/element.h"
 
 namespace rondo::cuda {
 
@@ -32,6 +33,12 @@ cudnnHandle_t Context::cudnn_on(Stream& stream) {
 
 void require_floats(const TensorDesc& desc, const char* what) {
   require(desc.dtype == DType::kF32, "{} works on float32, got {}", what, dtype_name(desc.dtype));
+  require_elements(desc, what);
+}
+
+void require_elements(const TensorDesc& desc, const char* what) {
+  require(desc.dtype == DType::kF32 || desc.dtype == DType::kBF16 || desc.dtype == DType::kF16,
+          "{} works on float32, bfloat16 and float16, got {}", what, dtype_name(desc.dtype));
   require(desc.shape.rank() >= 1 && desc.elements() > 0, "{} needs at least one element, got {}", what,
           desc.shape.text());
   require(desc.layout.canonical(), "{} works on the canonical layout, got \"{}\": reorder before it", what,

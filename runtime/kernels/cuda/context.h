@@ -28,7 +28,7 @@ struct CudnnTraits {
 // One thread at a time makes and executes the kernels of a context.
 class Context {
  public:
-  Context(Device& device_of_kernels, bool use_tf32) : device(device_of_kernels), tf32(use_tf32) {}
+  explicit Context(Device& device_of_kernels) : device(device_of_kernels) {}
 
   // Made at first use.
   cublasLtHandle_t cublas();
@@ -36,7 +36,6 @@ class Context {
   cudnnHandle_t cudnn_on(Stream& stream);
 
   Device& device;
-  const bool tf32;
 
  private:
   Handle<cublasLtHandle_t, CublasTraits> cublas_;

@@ -6,6 +6,7 @@
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/kernels/cuda/context.h"
 #include "runtime/kernels/cuda/conv_plan.h"
+#include "runtime/kernels/cuda/element.h"
 #include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/layout.h"
 #include "runtime/kernels/cuda/loops.h"
@@ -51,11 +52,12 @@ GroupedConv grouped(const Conv2DSpec& spec, const Shape& output) {
 }
 
 // The parameter lies with its filters first, as cuDNN reads it; where a canonical one is imposed, each use
-// goes through a transposed copy. Scratch: [that copy][padded image][the library's].
+// goes through a transposed copy. cuDNN gives its gradient in the type that it computes in: one of 16 bits
+// goes through a copy as well. Scratch: [that copy][padded image][the library's].
 class CudaConv2D final : public Conv2DKernel {
  public:
   CudaConv2D(ContextPtr context, const Conv2DSpec& spec)
-      : context_(std::move(context)), spec_(spec), output_{output_shape(spec), DType::kF32, {}} {
+      : context_(std::move(context)), spec_(spec), output_{output_shape(spec), spec.input.dtype, {}} {
     kernel_ = {kernel_shape(spec), DType::kF32, {}};
     const Layout own = filters_first_layout(kernel_.elements() * kFloat);
     if (spec.kernel_layout && !spec.kernel_layout->canonical()) {
@@ -66,8 +68,9 @@ class CudaConv2D final : public Conv2DKernel {
     if (!canonical_) kernel_.layout = own;
     bias_ = {Shape{spec.filters}, DType::kF32, {}};
     choose();
-    if (canonical_) kernel_copy_ = aligned(kernel_.elements() * kFloat);
-    if (pads_) image_copy_ = aligned(padded_spec(spec).input.elements() * kFloat);
+    const bool converts = plan_ && spec.mode == Mode::kTraining && spec.input.dtype != DType::kF32;
+    if (canonical_ || converts) kernel_copy_ = aligned(kernel_.elements() * kFloat);
+    if (pads_) image_copy_ = aligned(padded_spec(spec).input.bytes());
   }
 
   int64_t scratch_bytes() const override {
@@ -94,54 +97,74 @@ class CudaConv2D final : public Conv2DKernel {
 
   void forward(const Execution& on, const Tensor& in, const Tensor& kernel, const Tensor& bias,
                const Tensor& out) override {
-    const float* x = image(on, in);
-    const float* w = weights(on, kernel);
-    const Execution inner = library_execution(on);
-    if (!plan_) {
-      grouped_conv_forward(handle_of(on.stream), grouped_, x, w, out.as<float>());
-    } else if (fuses() && plan_->forward_bias_relu(inner, x, w, bias.data, out.data)) {
-      return;
-    } else {
-      plan_->forward(inner, x, w, out.data);
-    }
-    bias_activation(handle_of(on.stream), spec_.activation, spec_.use_bias ? bias.as<const float>() : nullptr,
-                    out.as<float>(), pixels(), spec_.filters);
+    with_element(output_.dtype, [&]<class T>(Element<T>) { run_forward<T>(on, in, kernel, bias, out); });
   }
 
   void backward_weights(const Execution& on, const Tensor& in, const Tensor& grad_out,
                         const Tensor& grad_kernel, const Tensor& grad_bias) override {
     RONDO_CHECK(spec_.mode == Mode::kTraining);
-    const float* x = image(on, in);
-    float* dw = canonical_ ? kernel_copy(on) : grad_kernel.as<float>();
-    const Execution inner = library_execution(on);
-    const cudaStream_t stream = handle_of(on.stream);
-    if (plan_) {
-      plan_->weight_gradient(inner, x, grad_out.data, dw);
-    } else {
-      grouped_conv_weights(stream, grouped_, x, grad_out.as<const float>(),
-                           static_cast<double*>(inner.scratch), dw);
-    }
-    if (canonical_) transpose(stream, dw, grad_kernel.as<float>(), spec_.filters, taps());
-    if (!spec_.use_bias) return;
-    column_sums(stream, grad_out.as<const float>(), pixels(), spec_.filters,
-                static_cast<double*>(inner.scratch), grad_bias.as<float>());
+    with_element(output_.dtype, [&]<class T>(Element<T>) {
+      kernel_gradient<T>(on, in, grad_out, grad_kernel);
+      if (!spec_.use_bias) return;
+      column_sums(handle_of(on.stream), grad_out.as<const T>(), pixels(), spec_.filters,
+                  static_cast<double*>(library_execution(on).scratch), grad_bias.as<float>());
+    });
   }
 
   void backward_input(const Execution& on, const Tensor& grad_out, const Tensor& kernel,
                       const Tensor& grad_in) override {
     RONDO_CHECK(spec_.mode == Mode::kTraining && spec_.input_gradient);
-    const float* w = weights(on, kernel);
-    const cudaStream_t stream = handle_of(on.stream);
-    if (!plan_) {
-      grouped_conv_input(stream, grouped_, grad_out.as<const float>(), w, grad_in.as<float>());
-      return;
-    }
-    float* dx = pads_ ? image_copy(on) : grad_in.as<float>();
-    plan_->input_gradient(library_execution(on), grad_out.data, w, dx);
-    if (pads_) crop_image(stream, padding(), dx, grad_in.as<float>());
+    with_element(output_.dtype, [&]<class T>(Element<T>) {
+      const T* w = weights<T>(on, kernel);
+      const cudaStream_t stream = handle_of(on.stream);
+      if (!plan_) return grouped_conv_input(stream, grouped_, grad_out.as<const T>(), w, grad_in.as<T>());
+      T* dx = pads_ ? image_copy<T>(on) : grad_in.as<T>();
+      plan_->input_gradient(library_execution(on), grad_out.data, w, dx);
+      if (pads_) crop_image<T>(stream, padding(), dx, grad_in.as<T>());
+    });
   }
 
  private:
+  template <class T>
+  void run_forward(const Execution& on, const Tensor& in, const Tensor& kernel, const Tensor& bias,
+                   const Tensor& out) {
+    const T* x = image<T>(on, in);
+    const T* w = weights<T>(on, kernel);
+    const Execution inner = library_execution(on);
+    if (!plan_) {
+      grouped_conv_forward(handle_of(on.stream), grouped_, x, w, out.as<T>());
+    } else if (fuses() && plan_->forward_bias_relu(inner, x, w, bias.data, out.data)) {
+      return;
+    } else {
+      plan_->forward(inner, x, w, out.data);
+    }
+    bias_activation(handle_of(on.stream), spec_.activation, spec_.use_bias ? bias.as<const T>() : nullptr,
+                    out.as<T>(), pixels(), spec_.filters);
+  }
+
+  template <class T>
+  void kernel_gradient(const Execution& on, const Tensor& in, const Tensor& grad_out,
+                       const Tensor& grad_kernel) {
+    const T* x = image<T>(on, in);
+    const Execution inner = library_execution(on);
+    const cudaStream_t stream = handle_of(on.stream);
+    if (!plan_) {
+      float* dw = canonical_ ? kernel_copy<float>(on) : grad_kernel.as<float>();
+      grouped_conv_weights(stream, grouped_, x, grad_out.as<const T>(), static_cast<double*>(inner.scratch),
+                           dw);
+      if (canonical_) transpose<float, float>(stream, dw, grad_kernel.as<float>(), spec_.filters, taps());
+      return;
+    }
+    const bool copies = canonical_ || output_.dtype != DType::kF32;
+    T* dw = copies ? kernel_copy<T>(on) : grad_kernel.as<T>();
+    plan_->weight_gradient(inner, x, grad_out.data, dw);
+    if (canonical_) {
+      transpose<T, float>(stream, dw, grad_kernel.as<float>(), spec_.filters, taps());
+    } else if (copies) {
+      convert<T, float>(stream, dw, grad_kernel.as<float>(), kernel_.elements());
+    }
+  }
+
   // cuDNN, but for depthwise convolutions, which it does badly on this layout, and for what it refuses.
   void choose() {
     grouped_ = grouped(spec_, output_.shape);
@@ -165,22 +188,28 @@ class CudaConv2D final : public Conv2DKernel {
             .right = spec_.padding[3]};
   }
 
-  float* kernel_copy(const Execution& on) const { return static_cast<float*>(on.scratch); }
-  float* image_copy(const Execution& on) const {
-    return reinterpret_cast<float*>(static_cast<char*>(on.scratch) + kernel_copy_);
+  template <class T>
+  T* kernel_copy(const Execution& on) const {
+    return static_cast<T*>(on.scratch);
+  }
+  template <class T>
+  T* image_copy(const Execution& on) const {
+    return reinterpret_cast<T*>(static_cast<char*>(on.scratch) + kernel_copy_);
   }
   Execution library_execution(const Execution& on) const {
     return {on.stream, static_cast<char*>(on.scratch) + kernel_copy_ + image_copy_, on.state};
   }
-  const float* image(const Execution& on, const Tensor& in) const {
-    if (!pads_) return in.as<const float>();
-    pad_image(handle_of(on.stream), padding(), in.as<const float>(), image_copy(on));
-    return image_copy(on);
+  template <class T>
+  const T* image(const Execution& on, const Tensor& in) const {
+    if (!pads_) return in.as<const T>();
+    pad_image(handle_of(on.stream), padding(), in.as<const T>(), image_copy<T>(on));
+    return image_copy<T>(on);
   }
-  const float* weights(const Execution& on, const Tensor& kernel) const {
-    if (!canonical_) return kernel.as<const float>();
-    transpose(handle_of(on.stream), kernel.as<const float>(), kernel_copy(on), taps(), spec_.filters);
-    return kernel_copy(on);
+  template <class T>
+  const T* weights(const Execution& on, const Tensor& kernel) const {
+    if (!canonical_) return kernel.as<const T>();
+    transpose(handle_of(on.stream), kernel.as<const T>(), kernel_copy<T>(on), taps(), spec_.filters);
+    return kernel_copy<T>(on);
   }
 
   ContextPtr context_;
@@ -197,7 +226,7 @@ class CudaConv2D final : public Conv2DKernel {
 
 std::unique_ptr<Conv2DKernel> make_conv2d(ContextPtr context, const Conv2DSpec& spec) {
   output_shape(spec);  // its checks have the better messages
-  require_floats(spec.input, "conv2d");
+  require_elements(spec.input, "conv2d");
   return std::make_unique<CudaConv2D>(std::move(context), spec);
 }
 

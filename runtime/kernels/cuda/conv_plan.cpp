@@ -21,21 +21,27 @@ void create(Descriptor& into, cudnnStatus_t (*make)(T*), const char* call) {
   into.reset(descriptor);
 }
 
-void describe_images(TensorDescriptor& into, const Shape& shape) {
+cudnnDataType_t data_type(DType dtype) {
+  if (dtype == DType::kF32) return CUDNN_DATA_FLOAT;
+  RONDO_CHECK(dtype == DType::kBF16 || dtype == DType::kF16);
+  return dtype == DType::kBF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
+}
+
+void describe_images(TensorDescriptor& into, cudnnDataType_t type, const Shape& shape) {
   create(into, cudnnCreateTensorDescriptor, "cudnnCreateTensorDescriptor");
-  RONDO_CHECK_CUDNN(cudnnSetTensor4dDescriptor(into.get(), CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT,
+  RONDO_CHECK_CUDNN(cudnnSetTensor4dDescriptor(into.get(), CUDNN_TENSOR_NHWC, type,
                                                static_cast<int>(shape[0]), static_cast<int>(shape[3]),
                                                static_cast<int>(shape[1]), static_cast<int>(shape[2])));
 }
 
-// The library's best guess that is deterministic and fits. Without TF32 it runs with exact products whatever
-// the guess was made for; `set_math` and `size_of` ask what that takes.
+// The library's best guess that is deterministic and fits. Where products of float32 must be `exact` they are,
+// whatever the guess was made for; `set_math` and `size_of` ask what that takes.
 template <class Algorithm, class Performance, class SetMath, class SizeOf>
-bool take_first(std::span<const Performance> candidates, bool tf32, Chosen<Algorithm>& into,
+bool take_first(std::span<const Performance> candidates, bool exact, Chosen<Algorithm>& into,
                 const SetMath& set_math, const SizeOf& size_of) {
   for (const Performance& candidate : candidates) {
     if (candidate.status != CUDNN_STATUS_SUCCESS || candidate.determinism != CUDNN_DETERMINISTIC) continue;
-    const cudnnMathType_t math = tf32 ? candidate.mathType : CUDNN_FMA_MATH;
+    const cudnnMathType_t math = exact ? CUDNN_FMA_MATH : candidate.mathType;
     set_math(math);
     size_t bytes = 0;
     if (size_of(candidate.algo, &bytes) != CUDNN_STATUS_SUCCESS || bytes > kMostScratch) continue;
@@ -55,12 +61,14 @@ bool refused(cudnnStatus_t status, const char* call) {
 }  // namespace
 
 void ConvPlan::describe(const Conv2DSpec& spec, const Shape& output) {
-  describe_images(x_, spec.input.shape);
-  describe_images(y_, output);
-  describe_images(bias_, Shape{1, 1, 1, spec.filters});
+  const cudnnDataType_t type = data_type(spec.input.dtype);
+  exact_ = spec.input.dtype == DType::kF32 && !spec.tf32;
+  describe_images(x_, type, spec.input.shape);
+  describe_images(y_, type, output);
+  describe_images(bias_, type, Shape{1, 1, 1, spec.filters});
   create(w_, cudnnCreateFilterDescriptor, "cudnnCreateFilterDescriptor");
   RONDO_CHECK_CUDNN(cudnnSetFilter4dDescriptor(
-      w_.get(), CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, static_cast<int>(spec.filters),
+      w_.get(), type, CUDNN_TENSOR_NHWC, static_cast<int>(spec.filters),
       static_cast<int>(spec.input.shape[3] / spec.groups), static_cast<int>(spec.kernel_size[0]),
       static_cast<int>(spec.kernel_size[1])));
   create(conv_, cudnnCreateConvolutionDescriptor, "cudnnCreateConvolutionDescriptor");
@@ -80,13 +88,13 @@ void ConvPlan::use(cudnnMathType_t math) const {
 }
 
 bool ConvPlan::choose(const Conv2DSpec& spec) {
-  use(context_->tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH);
+  use(exact_ ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH);
   if (!choose_forward()) return false;
   if (spec.mode != Mode::kTraining) return true;
-  use(context_->tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH);
+  use(exact_ ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH);
   if (!choose_weight_gradient()) return false;
   if (!spec.input_gradient) return true;
-  use(context_->tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH);
+  use(exact_ ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH);
   return choose_input_gradient();
 }
 
@@ -101,7 +109,7 @@ bool ConvPlan::choose_forward() {
   }
   const std::span<const cudnnConvolutionFwdAlgoPerf_t> candidates(found.data(), static_cast<size_t>(count));
   return take_first(
-      candidates, context_->tf32, forward_, [&](cudnnMathType_t math) { use(math); },
+      candidates, exact_, forward_, [&](cudnnMathType_t math) { use(math); },
       [&](cudnnConvolutionFwdAlgo_t algorithm, size_t* bytes) {
         return cudnnGetConvolutionForwardWorkspaceSize(handle, x_.get(), w_.get(), conv_.get(), y_.get(),
                                                        algorithm, bytes);
@@ -121,7 +129,7 @@ bool ConvPlan::choose_weight_gradient() {
   const std::span<const cudnnConvolutionBwdFilterAlgoPerf_t> candidates(found.data(),
                                                                         static_cast<size_t>(count));
   return take_first(
-      candidates, context_->tf32, weights_, [&](cudnnMathType_t math) { use(math); },
+      candidates, exact_, weights_, [&](cudnnMathType_t math) { use(math); },
       [&](cudnnConvolutionBwdFilterAlgo_t algorithm, size_t* bytes) {
         return cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x_.get(), y_.get(), conv_.get(),
                                                               w_.get(), algorithm, bytes);
@@ -141,7 +149,7 @@ bool ConvPlan::choose_input_gradient() {
   const std::span<const cudnnConvolutionBwdDataAlgoPerf_t> candidates(found.data(),
                                                                       static_cast<size_t>(count));
   return take_first(
-      candidates, context_->tf32, input_, [&](cudnnMathType_t math) { use(math); },
+      candidates, exact_, input_, [&](cudnnMathType_t math) { use(math); },
       [&](cudnnConvolutionBwdDataAlgo_t algorithm, size_t* bytes) {
         return cudnnGetConvolutionBackwardDataWorkspaceSize(handle, w_.get(), y_.get(), conv_.get(), x_.get(),
                                                             algorithm, bytes);

@@ -42,7 +42,8 @@ class ConvPlan {
   // Nothing where cuDNN cannot do some direction that the specification needs.
   static std::optional<ConvPlan> make(Context& context, const Conv2DSpec& spec, const Shape& output);
 
-  // x: images, w: (filters, height, width, channels / groups), y: images.
+  // x: images, w: (filters, height, width, channels / groups), y: images, bias and gradients: all of the
+  // input's type.
   void forward(const Execution& on, const void* x, const void* w, void* y) const;
   // y = relu(conv(x, w) + bias) in one pass; false where cuDNN refuses, and nothing is done.
   bool forward_bias_relu(const Execution& on, const void* x, const void* w, const void* bias, void* y);
@@ -68,6 +69,7 @@ class ConvPlan {
   Chosen<cudnnConvolutionFwdAlgo_t> forward_;
   Chosen<cudnnConvolutionBwdFilterAlgo_t> weights_;
   Chosen<cudnnConvolutionBwdDataAlgo_t> input_;
+  bool exact_ = true;  // products of float32 are not rounded
   bool fuses_ = true;  // until the fused call was refused
 };
 

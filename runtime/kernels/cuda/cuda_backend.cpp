@@ -13,12 +13,14 @@ namespace {
 
 class CudaBackend final : public KernelBackend {
  public:
-  CudaBackend(Device& device, bool tf32) : context_(std::make_shared<Context>(device, tf32)) {}
+  explicit CudaBackend(Device& device) : context_(std::make_shared<Context>(device)) {}
 
   Device& device() const override { return context_->device; }
   std::string name() const override {
-    return fmt::format("cuDNN {}, cuBLAS {}, {}", cudnn_version(), cublas_version(),
-                       context_->tf32 ? "TF32" : "float32");
+    return fmt::format("cuDNN {}, cuBLAS {}", cudnn_version(), cublas_version());
+  }
+  bool computes_in(DType dtype) const override {
+    return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
   }
 
   std::unique_ptr<Conv2DKernel> conv2d(const Conv2DSpec& spec) override {
@@ -51,6 +53,7 @@ class CudaBackend final : public KernelBackend {
   std::unique_ptr<LossScaleKernel> loss_scale(const LossScaling& scaling) override {
     return make_loss_scale(scaling);
   }
+  std::unique_ptr<RoundKernel> round(DType to) override { return make_round(to); }
   std::unique_ptr<ReorderKernel> reorder(const TensorDesc& from, const TensorDesc& to) override {
     return make_reorder(from, to);
   }
@@ -62,9 +65,9 @@ class CudaBackend final : public KernelBackend {
 }  // namespace
 }  // namespace cuda
 
-std::unique_ptr<KernelBackend> make_cuda_backend(Device& device, bool tf32) {
+std::unique_ptr<KernelBackend> make_cuda_backend(Device& device) {
   require(device.kind() == DeviceKind::kCuda, "the CUDA backend needs a GPU, got {}", device.name());
-  return std::make_unique<cuda::CudaBackend>(device, tf32);
+  return std::make_unique<cuda::CudaBackend>(device);
 }
 
 std::string cudnn_version() {

@@ -7,9 +7,9 @@
 
 namespace rondo {
 
-// Kernels for a GPU over cuDNN, cuBLASLt and own loops. All give the same bits in every run. `tf32`: products
-// of float32 may round their inputs to TF32. The device must outlive the backend.
-std::unique_ptr<KernelBackend> make_cuda_backend(Device& device, bool tf32);
+// Kernels for a GPU over cuDNN, cuBLASLt and own loops. All give the same bits in every run. The device must
+// outlive the backend.
+std::unique_ptr<KernelBackend> make_cuda_backend(Device& device);
 
 std::string cudnn_version();   // "9.19.0"
 std::string cublas_version();  // "13.1.0"

@@ -5,6 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/kernels/cuda/context.h"
+#include "runtime/kernels/cuda/element.h"
 #include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/gemm.h"
 #include "runtime/kernels/cuda/loops.h"
@@ -21,20 +22,25 @@ class CudaDense final : public DenseKernel {
     const int64_t features = spec.input.shape.sample().elements(), units = spec.units;
     kernel_ = {Shape{features, units}, DType::kF32, {}};
     bias_ = {Shape{units}, DType::kF32, {}};
-    output_ = {Shape{rows_, units}, DType::kF32, {}};
+    output_ = {Shape{rows_, units}, spec.input.dtype, {}};
 
-    const GemmSpec product{.rows = rows_, .columns = units, .inner = features};
+    const GemmSpec product{.rows = rows_, .columns = units, .inner = features, .out = output_.dtype};
     if (spec.use_bias) forward_ = with(product, fused() ? Extra::kBiasRelu : Extra::kBias);
     bias_fused_ = forward_.has_value();
     if (!forward_) forward_ = plain(product);
     if (spec.mode != Mode::kTraining) return;
 
     const GemmSpec weights{.rows = features, .columns = units, .inner = rows_, .transpose_a = true};
-    if (spec.use_bias) weight_gradient_ = with(weights, Extra::kColumnSum);
+    // The library's sum of 16-bit columns comes out in types that differ between its versions.
+    if (spec.use_bias && output_.dtype == DType::kF32) weight_gradient_ = with(weights, Extra::kColumnSum);
     sum_fused_ = weight_gradient_.has_value();
     if (!weight_gradient_) weight_gradient_ = plain(weights);
     if (!spec.input_gradient) return;
-    input_gradient_ = plain({.rows = rows_, .columns = features, .inner = units, .transpose_b = true});
+    input_gradient_ = plain({.rows = rows_,
+                             .columns = features,
+                             .inner = units,
+                             .transpose_b = true,
+                             .out = spec.input.dtype});
   }
 
   int64_t scratch_bytes() const override {
@@ -64,8 +70,10 @@ class CudaDense final : public DenseKernel {
     forward_->run(on, in.data, kernel.data, out.data, bias_fused_ ? bias.data : nullptr);
     if (bias_fused_ && fused()) return;
     const bool adds = spec_.use_bias && !bias_fused_;
-    bias_activation(handle_of(on.stream), spec_.activation, adds ? bias.as<const float>() : nullptr,
-                    out.as<float>(), rows_, spec_.units);
+    with_element(output_.dtype, [&]<class T>(Element<T>) {
+      bias_activation(handle_of(on.stream), spec_.activation, adds ? bias.as<const T>() : nullptr,
+                      out.as<T>(), rows_, spec_.units);
+    });
   }
 
   void backward_weights(const Execution& on, const Tensor& in, const Tensor& grad_out,
@@ -74,8 +82,10 @@ class CudaDense final : public DenseKernel {
     weight_gradient_->run(on, in.data, grad_out.data, grad_kernel.data,
                           sum_fused_ ? grad_bias.data : nullptr);
     if (!spec_.use_bias || sum_fused_) return;
-    column_sums(handle_of(on.stream), grad_out.as<const float>(), rows_, spec_.units,
-                static_cast<double*>(on.scratch), grad_bias.as<float>());
+    with_element(output_.dtype, [&]<class T>(Element<T>) {
+      column_sums(handle_of(on.stream), grad_out.as<const T>(), rows_, spec_.units,
+                  static_cast<double*>(on.scratch), grad_bias.as<float>());
+    });
   }
 
   void backward_input(const Execution& on, const Tensor& grad_out, const Tensor& kernel,
@@ -88,10 +98,12 @@ class CudaDense final : public DenseKernel {
   bool fused() const { return spec_.activation == Activation::kRelu; }
   std::optional<Gemm> with(GemmSpec spec, Extra extra) {
     spec.extra = extra;
+    spec.in = spec_.input.dtype;
+    spec.tf32 = spec_.tf32;
     return Gemm::make(*context_, spec);
   }
   Gemm plain(const GemmSpec& spec) {
-    auto gemm = Gemm::make(*context_, spec);
+    auto gemm = with(spec, Extra::kNone);
     if (!gemm) {
       raise<Unavailable>("cuBLASLt cannot make dense {} to {} units", spec_.input.shape.text(), spec_.units);
     }
@@ -110,7 +122,7 @@ class CudaDense final : public DenseKernel {
 }  // namespace
 
 std::unique_ptr<DenseKernel> make_dense(ContextPtr context, const DenseSpec& spec) {
-  require_floats(spec.input, "dense");
+  require_elements(spec.input, "dense");
   require(spec.input.shape.rank() == 2 || spec.input.shape.rank() == 4,
           "dense reads (rows, features) or (rows, height, width, channels), got {}", spec.input.shape.text());
   require(spec.units > 0, "dense {} to {} units: the number of units must be positive",

@@ -27,6 +27,7 @@ std::unique_ptr<DropoutKernel> make_dropout(const ContextPtr& context, const Dro
 std::unique_ptr<AddKernel> make_add(const TensorDesc& desc);
 std::unique_ptr<ConcatKernel> make_concat(const ConcatSpec& spec);
 std::unique_ptr<ReorderKernel> make_reorder(const TensorDesc& from, const TensorDesc& to);
+std::unique_ptr<RoundKernel> make_round(DType to);
 std::unique_ptr<LossKernel> make_loss(const ContextPtr& context, const LossSpec& spec);
 std::unique_ptr<MetricKernel> make_metric(const ContextPtr& context, const MetricSpec& spec);
 std::unique_ptr<UpdateKernel> make_update(const UpdateSpec& spec);

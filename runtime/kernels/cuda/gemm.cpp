@@ -25,12 +25,18 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
   RONDO_CHECK_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)));
 }
 
+cudaDataType_t data_type(DType dtype) {
+  if (dtype == DType::kF32) return CUDA_R_32F;
+  RONDO_CHECK(dtype == DType::kBF16 || dtype == DType::kF16);
+  return dtype == DType::kBF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
 }  // namespace
 
 // cuBLASLt counts columns first: a row-major matrix is its transpose there.
-Gemm::MatrixLayout Gemm::row_major(int64_t rows, int64_t columns) {
+Gemm::MatrixLayout Gemm::row_major(DType dtype, int64_t rows, int64_t columns) {
   cublasLtMatrixLayout_t layout = nullptr;
-  RONDO_CHECK_CUBLAS(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, static_cast<uint64_t>(columns),
+  RONDO_CHECK_CUBLAS(cublasLtMatrixLayoutCreate(&layout, data_type(dtype), static_cast<uint64_t>(columns),
                                                 static_cast<uint64_t>(rows), columns));
   return MatrixLayout(layout);
 }
@@ -38,8 +44,9 @@ Gemm::MatrixLayout Gemm::row_major(int64_t rows, int64_t columns) {
 // out^T = b^T a^T: cuBLASLt's A is our b, its B is our a.
 void Gemm::describe(const GemmSpec& spec) {
   cublasLtMatmulDesc_t desc = nullptr;
+  const bool rounds = spec.tf32 && spec.in == DType::kF32;
   RONDO_CHECK_CUBLAS(cublasLtMatmulDescCreate(
-      &desc, context_->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+      &desc, rounds ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
   desc_.reset(desc);
   const auto operation = [](bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
   set(desc, CUBLASLT_MATMUL_DESC_TRANSA, operation(spec.transpose_b));
@@ -49,9 +56,12 @@ void Gemm::describe(const GemmSpec& spec) {
   if (spec.extra == GemmSpec::Extra::kBiasRelu) epilogue = CUBLASLT_EPILOGUE_RELU_BIAS;
   if (spec.extra == GemmSpec::Extra::kColumnSum) epilogue = CUBLASLT_EPILOGUE_BGRADA;
   set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-  a_ = spec.transpose_b ? row_major(spec.columns, spec.inner) : row_major(spec.inner, spec.columns);
-  b_ = spec.transpose_a ? row_major(spec.inner, spec.rows) : row_major(spec.rows, spec.inner);
-  out_ = row_major(spec.rows, spec.columns);
+  const auto matrix = [&](bool transposed, int64_t rows, int64_t columns) {
+    return transposed ? row_major(spec.in, columns, rows) : row_major(spec.in, rows, columns);
+  };
+  a_ = matrix(spec.transpose_b, spec.inner, spec.columns);
+  b_ = matrix(spec.transpose_a, spec.rows, spec.inner);
+  out_ = row_major(spec.out, spec.rows, spec.columns);
 }
 
 // The library's first choice among algorithms that give the same bits in every run: sums that are split over

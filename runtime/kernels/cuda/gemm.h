@@ -13,11 +13,14 @@
 
 namespace rondo::cuda {
 
-// out (rows, columns) = a (rows, inner) * b (inner, columns), all row-major float32. `transpose_a`: a lies as
-// (inner, rows); `transpose_b`: b lies as (columns, inner).
+// out (rows, columns) = a (rows, inner) * b (inner, columns), all row-major, added up in float32.
+// `transpose_a`: a lies as (inner, rows); `transpose_b`: b lies as (columns, inner).
 struct GemmSpec {
   int64_t rows = 0, columns = 0, inner = 0;
   bool transpose_a = false, transpose_b = false;
+  DType in = DType::kF32;   // of a and b: float32, bfloat16 or float16
+  DType out = DType::kF32;  // of the result and of vectors: float32 or as `in`
+  bool tf32 = false;        // float32 inputs may be rounded
   enum class Extra : uint8_t {
     kNone,
     kBias,       // adds a vector of `columns` to every row
@@ -47,7 +50,7 @@ class Gemm {
   using MatrixLayout = Handle<cublasLtMatrixLayout_t, LayoutTraits>;
 
   explicit Gemm(Context& context) : context_(&context) {}
-  static MatrixLayout row_major(int64_t rows, int64_t columns);
+  static MatrixLayout row_major(DType dtype, int64_t rows, int64_t columns);
   void describe(const GemmSpec& spec);
   bool choose();
 

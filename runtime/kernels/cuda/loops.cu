@@ -1,6 +1,8 @@
 #include "runtime/kernels/cuda/loops.h"
 
+#include "runtime/base/error.h"
 #include "runtime/base/random.h"
+#include "runtime/kernels/cuda/element_math.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/philox.h"
 #include "runtime/kernels/loss_scale.h"
@@ -31,46 +33,75 @@ void with_activation(Activation f, const Go& go) {
   }
 }
 
-template <class F>
+template <class F, class T = float>
 struct Forward {
   F f;
-  const float* x;
-  float* y;
-  RONDO_DEVICE void operator()(int64_t i) const { y[i] = f.forward(x[i]); }
+  const T* x;
+  T* y;
+  RONDO_DEVICE void operator()(int64_t i) const { y[i] = rounded<T>(f.forward(as_float(x[i]))); }
 };
 
-template <class F>
+template <class F, class T = float>
 struct Backward {
   F f;
-  const float *dy, *y;
-  float* dx;
-  RONDO_DEVICE void operator()(int64_t i) const { dx[i] = f.backward(dy[i], y[i]); }
+  const T *dy, *y;
+  T* dx;
+  RONDO_DEVICE void operator()(int64_t i) const {
+    dx[i] = rounded<T>(f.backward(as_float(dy[i]), as_float(y[i])));
+  }
 };
 
-template <class F>
+template <class F, class T>
 struct BiasForward {
   F f;
-  const float* bias;
-  float* y;
+  const T* bias;
+  T* y;
   int64_t channels;
   bool narrow;  // indices fit in 32 bits, whose division is fast
   RONDO_DEVICE void operator()(int64_t i) const {
     const int64_t c = narrow
                           ? static_cast<int64_t>(static_cast<uint32_t>(i) % static_cast<uint32_t>(channels))
                           : i % channels;
-    y[i] = f.forward(y[i] + bias[c]);
+    y[i] = rounded<T>(f.forward(as_float(y[i]) + as_float(bias[c])));
   }
 };
 
+template <class T>
 struct Sum {
-  const float *a, *b;
-  float* out;
-  RONDO_DEVICE void operator()(int64_t i) const { out[i] = a[i] + b[i]; }
+  const T *a, *b;
+  T* out;
+  RONDO_DEVICE void operator()(int64_t i) const { out[i] = rounded<T>(as_float(a[i]) + as_float(b[i])); }
 };
 
+template <class From, class To>
+struct Convert {
+  const From* from;
+  To* to;
+  RONDO_DEVICE void operator()(int64_t i) const { to[i] = rounded<To>(as_float(from[i])); }
+};
+
+// Task: a piece of one array. An array begins with the task behind the last of the one before.
+template <class T>
+struct RoundArrays {
+  RoundedArray arrays[kRoundedArrays];
+  int64_t ends[kRoundedArrays];  // of the tasks of each
+  RONDO_DEVICE void operator()(int64_t task, const Team& team) const {
+    int at = 0;
+    while (task >= ends[at]) ++at;
+    const RoundedArray& array = arrays[at];
+    const int64_t begin = (task - (at > 0 ? ends[at - 1] : 0)) * kRoundedPiece;
+    const int64_t end = begin + kRoundedPiece < array.count ? begin + kRoundedPiece : array.count;
+    T* to = static_cast<T*>(array.to);
+    for (int64_t i = begin + team.rank(); i < end; i += team.size()) to[i] = rounded<T>(array.from[i]);
+  }
+
+  static constexpr int64_t kRoundedPiece = 4096;
+};
+
+template <class T>
 struct CopyRuns {
-  const float* from;
-  float* to;
+  const T* from;
+  T* to;
   Runs runs;
   RONDO_DEVICE void operator()(int64_t i) const {
     const int64_t run = i / runs.length, at = i - run * runs.length;
@@ -78,23 +109,25 @@ struct CopyRuns {
   }
 };
 
+template <class From, class To>
 struct Transpose {
-  const float* from;
-  float* to;
+  const From* from;
+  To* to;
   int64_t rows, columns;
   RONDO_DEVICE void operator()(int64_t i) const {
     const int64_t column = i / rows, row = i - column * rows;
-    to[i] = from[row * columns + column];
+    to[i] = rounded<To>(as_float(from[row * columns + column]));
   }
 };
 
 // Draws four elements of a row at a time: one call of the generator.
+template <class T>
 struct Dropout {
   DropoutArguments a;
   const StepState* state;
-  const float* x;
+  const T* x;
   uint8_t* mask;
-  float* y;
+  T* y;
 
   struct Prepared {
     uint32_t key[2], step_low, step_high, first_row;
@@ -119,17 +152,20 @@ struct Dropout {
     for (int k = 0; k < 4 && k < left; ++k) {
       const bool kept = (drawn.w[k] >> 8) >= a.threshold;
       mask[begin + k] = kept ? 1 : 0;
-      y[begin + k] = kept ? x[begin + k] * a.scale : 0.0f;
+      y[begin + k] = rounded<T>(kept ? as_float(x[begin + k]) * a.scale : 0.0f);
     }
   }
 };
 
+template <class T>
 struct ApplyMask {
-  const float* x;
+  const T* x;
   const uint8_t* mask;
   float scale;
-  float* y;
-  RONDO_DEVICE void operator()(int64_t i) const { y[i] = mask[i] != 0 ? x[i] * scale : 0.0f; }
+  T* y;
+  RONDO_DEVICE void operator()(int64_t i) const {
+    y[i] = rounded<T>(mask[i] != 0 ? as_float(x[i]) * scale : 0.0f);
+  }
 };
 
 template <class Rule>
@@ -237,23 +273,28 @@ struct FillTail {
 
 }  // namespace
 
-void activation_forward(cudaStream_t stream, Activation f, const float* x, float* y, int64_t count) {
+template <class T>
+void activation_forward(cudaStream_t stream, Activation f, const T* x, T* y, int64_t count) {
   with_activation(f, [&](auto functor) {
-    launch_elements("activation", stream, count, {reads(x, count * kFloat), writes(y, count * kFloat)},
-                    Forward<decltype(functor)>{functor, x, y});
+    launch_elements("activation", stream, count,
+                    {reads(x, count * kBytesOf<T>), writes(y, count * kBytesOf<T>)},
+                    Forward<decltype(functor), T>{functor, x, y});
   });
 }
 
-void activation_backward(cudaStream_t stream, Activation f, const float* dy, const float* y, float* dx,
+template <class T>
+void activation_backward(cudaStream_t stream, Activation f, const T* dy, const T* y, T* dx,
                          int64_t count) {
   with_activation(f, [&](auto functor) {
     launch_elements("activation gradient", stream, count,
-                    {reads(dy, count * kFloat), reads(y, count * kFloat), writes(dx, count * kFloat)},
-                    Backward<decltype(functor)>{functor, dy, y, dx});
+                    {reads(dy, count * kBytesOf<T>), reads(y, count * kBytesOf<T>),
+                     writes(dx, count * kBytesOf<T>)},
+                    Backward<decltype(functor), T>{functor, dy, y, dx});
   });
 }
 
-void bias_activation(cudaStream_t stream, Activation f, const float* bias, float* y, int64_t rows,
+template <class T>
+void bias_activation(cudaStream_t stream, Activation f, const T* bias, T* y, int64_t rows,
                      int64_t channels) {
   const int64_t count = rows * channels;
   if (bias == nullptr) {
@@ -262,45 +303,80 @@ void bias_activation(cudaStream_t stream, Activation f, const float* bias, float
   }
   with_activation(f, [&](auto functor) {
     launch_elements("bias and activation", stream, count,
-                    {reads(bias, channels * kFloat), reads(y, count * kFloat), writes(y, count * kFloat)},
-                    BiasForward<decltype(functor)>{functor, bias, y, channels, count < int64_t{1} << 32});
+                    {reads(bias, channels * kBytesOf<T>), reads(y, count * kBytesOf<T>),
+                     writes(y, count * kBytesOf<T>)},
+                    BiasForward<decltype(functor), T>{functor, bias, y, channels, count < int64_t{1} << 32});
   });
 }
 
-void add(cudaStream_t stream, const float* a, const float* b, float* out, int64_t count) {
-  launch_elements("add", stream, count,
-                  {reads(a, count * kFloat), reads(b, count * kFloat), writes(out, count * kFloat)},
-                  Sum{a, b, out});
+template <class T>
+void add(cudaStream_t stream, const T* a, const T* b, T* out, int64_t count) {
+  const int64_t bytes = count * kBytesOf<T>;
+  launch_elements("add", stream, count, {reads(a, bytes), reads(b, bytes), writes(out, bytes)},
+                  Sum<T>{a, b, out});
 }
 
-void copy_runs(cudaStream_t stream, const float* from, float* to, const Runs& runs) {
+template <class From, class To>
+void convert(cudaStream_t stream, const From* from, To* to, int64_t count) {
+  launch_elements("convert", stream, count,
+                  {reads(from, count * kBytesOf<From>), writes(to, count * kBytesOf<To>)},
+                  Convert<From, To>{from, to});
+}
+
+template <class T>
+void round_arrays(cudaStream_t stream, std::span<const RoundedArray> arrays) {
+  RONDO_CHECK(arrays.size() <= kRoundedArrays);
+  RoundArrays<T> round{};
+  std::array<Access, 2 * kRoundedArrays> a{};  // empty ones count for nothing
+  int64_t tasks = 0;
+  for (size_t i = 0; i < kRoundedArrays; ++i) {
+    const RoundedArray array = i < arrays.size() ? arrays[i] : RoundedArray{};
+    tasks += (array.count + round.kRoundedPiece - 1) / round.kRoundedPiece;
+    round.arrays[i] = array;
+    round.ends[i] = tasks;
+    a[2 * i] = reads(array.from, array.count * kFloat);
+    a[2 * i + 1] = writes(array.to, array.count * kBytesOf<T>);
+  }
+  launch_teams("round weights", stream, tasks, 256,
+               {a[0],  a[1],  a[2],  a[3],  a[4],  a[5],  a[6],  a[7],  a[8],  a[9],  a[10], a[11],
+                a[12], a[13], a[14], a[15], a[16], a[17], a[18], a[19], a[20], a[21], a[22], a[23],
+                a[24], a[25], a[26], a[27], a[28], a[29], a[30], a[31]},
+               round);
+}
+
+template <class T>
+void copy_runs(cudaStream_t stream, const T* from, T* to, const Runs& runs) {
   if (runs.runs == 0 || runs.length == 0) return;
   const int64_t read = (runs.runs - 1) * runs.from_stride + runs.length;
   const int64_t written = (runs.runs - 1) * runs.to_stride + runs.length;
   launch_elements("copy", stream, runs.runs * runs.length,
-                  {reads(from, read * kFloat), writes(to, written * kFloat)}, CopyRuns{from, to, runs});
+                  {reads(from, read * kBytesOf<T>), writes(to, written * kBytesOf<T>)},
+                  CopyRuns<T>{from, to, runs});
 }
 
-void transpose(cudaStream_t stream, const float* from, float* to, int64_t rows, int64_t columns) {
-  const int64_t bytes = rows * columns * kFloat;
-  launch_elements("transpose", stream, rows * columns, {reads(from, bytes), writes(to, bytes)},
-                  Transpose{from, to, rows, columns});
+template <class From, class To>
+void transpose(cudaStream_t stream, const From* from, To* to, int64_t rows, int64_t columns) {
+  const int64_t count = rows * columns;
+  launch_elements("transpose", stream, count,
+                  {reads(from, count * kBytesOf<From>), writes(to, count * kBytesOf<To>)},
+                  Transpose<From, To>{from, to, rows, columns});
 }
 
-void dropout_forward(cudaStream_t stream, const DropoutArguments& a, const StepState* state, const float* x,
-                     uint8_t* mask, float* y) {
+template <class T>
+void dropout_forward(cudaStream_t stream, const DropoutArguments& a, const StepState* state, const T* x,
+                     uint8_t* mask, T* y) {
   const int64_t count = a.rows * a.elements;
   launch_elements("dropout", stream, a.rows * ((a.elements + 3) / 4),
-                  {reads(state, sizeof(StepState)), reads(x, count * kFloat), writes(mask, count),
-                   writes(y, count * kFloat)},
-                  Dropout{a, state, x, mask, y});
+                  {reads(state, sizeof(StepState)), reads(x, count * kBytesOf<T>), writes(mask, count),
+                   writes(y, count * kBytesOf<T>)},
+                  Dropout<T>{a, state, x, mask, y});
 }
 
-void apply_mask(cudaStream_t stream, const float* x, const uint8_t* mask, float scale, float* y,
-                int64_t count) {
+template <class T>
+void apply_mask(cudaStream_t stream, const T* x, const uint8_t* mask, float scale, T* y, int64_t count) {
   launch_elements("dropout gradient", stream, count,
-                  {reads(x, count * kFloat), reads(mask, count), writes(y, count * kFloat)},
-                  ApplyMask{x, mask, scale, y});
+                  {reads(x, count * kBytesOf<T>), reads(mask, count), writes(y, count * kBytesOf<T>)},
+                  ApplyMask<T>{x, mask, scale, y});
 }
 
 void sgd_update(cudaStream_t stream, const SgdUpdate& rule, float limit, const StepState* state,
@@ -347,5 +423,27 @@ void fill_tail(cudaStream_t stream, const double* sums, int64_t count, const Ste
                    writes(tail, (count + 1) * kFloat)},
                   FillTail{sums, count, state, tail});
 }
+
+#define INSTANTIATE(T)                                                                                   \
+  template void activation_forward(cudaStream_t, Activation, const T*, T*, int64_t); \
+  template void activation_backward(cudaStream_t, Activation, const T*, const T*, T*, int64_t); \
+  template void bias_activation(cudaStream_t, Activation, const T*, T*, int64_t, int64_t);               \
+  template void add(cudaStream_t, const T*, const T*, T*, int64_t);                                      \
+  template void convert(cudaStream_t, const float*, T*, int64_t);                                        \
+  template void copy_runs(cudaStream_t, const T*, T*, const Runs&);                                      \
+  template void transpose(cudaStream_t, const T*, T*, int64_t, int64_t);                                 \
+  template void dropout_forward(cudaStream_t, const DropoutArguments&, const StepState*, const T*, uint8_t*, \
+                                T*);                                                                     \
+  template void apply_mask(cudaStream_t, const T*, const uint8_t*, float, T*, int64_t);
+RONDO_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
+
+#define INSTANTIATE(T)                                                       \
+  template void convert(cudaStream_t, const T*, float*, int64_t);            \
+  template void transpose(cudaStream_t, const T*, float*, int64_t, int64_t); \
+  template void round_arrays<T>(cudaStream_t, std::span<const RoundedArray>);
+INSTANTIATE(__half)
+INSTANTIATE(__nv_bfloat16)
+#undef INSTANTIATE
 
 }  // namespace rondo::cuda

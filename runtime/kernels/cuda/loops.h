@@ -1,4 +1,5 @@
-// Kernels over elements, rows and columns of float32 arrays in device memory. Each call queues on the stream
+// Kernels over elements, rows and columns of arrays in device memory: of float32 or, where the function is a
+// template, of any type of element.h. Each call queues on the stream
 // and returns. Compiled by nvcc (loops.cu, rows.cu, columns.cu, images.cu); the classes that call them are
 // plain C++.
 #pragma once
@@ -7,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "runtime/base/functors.h"
 
@@ -23,21 +25,38 @@ namespace rondo::cuda {
 // ---- elements (loops.cu)
 
 // y = f(x) and dx = dy f'(x) from y; in place is fine.
-void activation_forward(cudaStream_t stream, Activation f, const float* x, float* y, int64_t count);
-void activation_backward(cudaStream_t stream, Activation f, const float* dy, const float* y, float* dx,
-                         int64_t count);
+template <class T>
+void activation_forward(cudaStream_t stream, Activation f, const T* x, T* y, int64_t count);
+template <class T>
+void activation_backward(cudaStream_t stream, Activation f, const T* dy, const T* y, T* dx, int64_t count);
 // y = f(y + bias) on (rows, channels); bias may be null.
-void bias_activation(cudaStream_t stream, Activation f, const float* bias, float* y, int64_t rows,
-                     int64_t channels);
-void add(cudaStream_t stream, const float* a, const float* b, float* out, int64_t count);
+template <class T>
+void bias_activation(cudaStream_t stream, Activation f, const T* bias, T* y, int64_t rows, int64_t channels);
+template <class T>
+void add(cudaStream_t stream, const T* a, const T* b, T* out, int64_t count);
 
-// `runs` stretches of `length` floats: stretch r goes from `from + r * from_stride` to `to + r * to_stride`.
+// Between float and a type of element.h.
+template <class From, class To>
+void convert(cudaStream_t stream, const From* from, To* to, int64_t count);
+// Rounds up to kRoundedArrays arrays to T, a type of 16 bits, in one launch.
+struct RoundedArray {
+  const float* from = nullptr;
+  void* to = nullptr;
+  int64_t count = 0;
+};
+constexpr size_t kRoundedArrays = 16;
+template <class T>
+void round_arrays(cudaStream_t stream, std::span<const RoundedArray> arrays);
+
+// `runs` stretches of `length` elements: stretch r goes from `from + r * from_stride` to `to + r * to_stride`.
 struct Runs {
   int64_t runs = 0, length = 0, from_stride = 0, to_stride = 0;
 };
-void copy_runs(cudaStream_t stream, const float* from, float* to, const Runs& runs);
-// to[i][j] = from[j][i], `from` being (rows, columns).
-void transpose(cudaStream_t stream, const float* from, float* to, int64_t rows, int64_t columns);
+template <class T>
+void copy_runs(cudaStream_t stream, const T* from, T* to, const Runs& runs);
+// to[i][j] = from[j][i], `from` being (rows, columns). To: From, or float.
+template <class From, class To>
+void transpose(cudaStream_t stream, const From* from, To* to, int64_t rows, int64_t columns);
 
 struct DropoutArguments {
   int64_t rows = 0, elements = 0;  // of one row
@@ -46,10 +65,11 @@ struct DropoutArguments {
   float scale = 1.0f;
 };
 // Draws the mask (one byte an element) and applies it.
+template <class T>
 void dropout_forward(cudaStream_t stream, const DropoutArguments& arguments, const StepState* state,
-                     const float* x, uint8_t* mask, float* y);
-void apply_mask(cudaStream_t stream, const float* x, const uint8_t* mask, float scale, float* y,
-                int64_t count);
+                     const T* x, uint8_t* mask, T* y);
+template <class T>
+void apply_mask(cudaStream_t stream, const T* x, const uint8_t* mask, float scale, T* y, int64_t count);
 
 struct UpdateArrays {
   const float* gradients = nullptr;
@@ -116,8 +136,8 @@ void metric(cudaStream_t stream, const MetricArguments& arguments, double* sum);
 // How many partial sums a column is cut into: a function of the shape alone.
 int64_t column_parts(int64_t rows, int64_t channels);
 // out[c] = sum over rows; `parts` has room for column_parts() * channels doubles.
-void column_sums(cudaStream_t stream, const float* x, int64_t rows, int64_t channels, double* parts,
-                 float* out);
+template <class T>
+void column_sums(cudaStream_t stream, const T* x, int64_t rows, int64_t channels, double* parts, float* out);
 
 struct NormArrays {
   int64_t rows = 0, channels = 0;
@@ -134,13 +154,16 @@ struct MovingStatistics {
   float momentum = 0.0f;
   float correction = 1.0f;  // of the batch variance
 };
+template <class T>
 void batch_norm_training(cudaStream_t stream, const NormArrays& norm, const MovingStatistics& moving,
-                         const float* x, float* y);
+                         const T* x, T* y);
+template <class T>
 void batch_norm_inference(cudaStream_t stream, const NormArrays& norm, const float* mean,
-                          const float* variance, const float* x, float* y);
+                          const float* variance, const T* x, T* y);
 // d_gamma and d_beta may be null.
-void batch_norm_backward(cudaStream_t stream, const NormArrays& norm, const float* x, const float* dy,
-                         float* dx, float* d_gamma, float* d_beta);
+template <class T>
+void batch_norm_backward(cudaStream_t stream, const NormArrays& norm, const T* x, const T* dy, T* dx,
+                         float* d_gamma, float* d_beta);
 
 // ---- images (images.cu): (batch, height, width, channels)
 
@@ -153,21 +176,26 @@ struct WindowGeometry {
   int64_t top = 0, left = 0;  // padding
 };
 // `where` (may be null) keeps the position of each maximum within its window; the first of equal ones.
-void max_pool_forward(cudaStream_t stream, const WindowGeometry& g, const float* x, float* y,
-                      uint16_t* where);
-void max_pool_backward(cudaStream_t stream, const WindowGeometry& g, const float* dy, const uint16_t* where,
-                       float* dx);
+template <class T>
+void max_pool_forward(cudaStream_t stream, const WindowGeometry& g, const T* x, T* y, uint16_t* where);
+template <class T>
+void max_pool_backward(cudaStream_t stream, const WindowGeometry& g, const T* dy, const uint16_t* where,
+                       T* dx);
 // Divides by the real cells only.
-void average_pool_forward(cudaStream_t stream, const WindowGeometry& g, const float* x, float* y);
-void average_pool_backward(cudaStream_t stream, const WindowGeometry& g, const float* dy, float* dx);
+template <class T>
+void average_pool_forward(cudaStream_t stream, const WindowGeometry& g, const T* x, T* y);
+template <class T>
+void average_pool_backward(cudaStream_t stream, const WindowGeometry& g, const T* dy, T* dx);
 
 // Copies an image into a larger one, zeros around it, and back.
 struct Padding {
   int64_t batch = 0, height = 0, width = 0, channels = 0;  // of the smaller image
   int64_t top = 0, bottom = 0, left = 0, right = 0;
 };
-void pad_image(cudaStream_t stream, const Padding& padding, const float* x, float* padded);
-void crop_image(cudaStream_t stream, const Padding& padding, const float* padded, float* x);
+template <class T>
+void pad_image(cudaStream_t stream, const Padding& padding, const T* x, T* padded);
+template <class T>
+void crop_image(cudaStream_t stream, const Padding& padding, const T* padded, T* x);
 
 // Convolution in groups without a library: weights (filters, window height, window width, channels / groups),
 // that is, in this backend's kernel layout. Made for few channels in a group, right for any.
@@ -175,13 +203,14 @@ struct GroupedConv {
   WindowGeometry window;  // its channels: of the input
   int64_t filters = 0, groups = 1;
 };
-void grouped_conv_forward(cudaStream_t stream, const GroupedConv& g, const float* x, const float* w,
-                          float* y);
-void grouped_conv_input(cudaStream_t stream, const GroupedConv& g, const float* dy, const float* w,
-                        float* dx);
+template <class T>
+void grouped_conv_forward(cudaStream_t stream, const GroupedConv& g, const T* x, const T* w, T* y);
+template <class T>
+void grouped_conv_input(cudaStream_t stream, const GroupedConv& g, const T* dy, const T* w, T* dx);
 // `parts` has room for grouped_conv_parts() times as many doubles as there are weights.
 int64_t grouped_conv_parts(const GroupedConv& g);
-void grouped_conv_weights(cudaStream_t stream, const GroupedConv& g, const float* x, const float* dy,
-                          double* parts, float* dw);
+template <class T>
+void grouped_conv_weights(cudaStream_t stream, const GroupedConv& g, const T* x, const T* dy, double* parts,
+                          float* dw);
 
 }  // namespace rondo::cuda

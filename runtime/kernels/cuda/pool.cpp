@@ -3,6 +3,7 @@
 #include "runtime/base/error.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/kernels/cuda/context.h"
+#include "runtime/kernels/cuda/element.h"
 #include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/loops.h"
 #include "runtime/kernels/geometry.h"
@@ -16,7 +17,7 @@ class CudaPool2D final : public Pool2DKernel {
   CudaPool2D(Device& device, const Pool2DSpec& spec)
       : maximum_(spec.pooling == Pooling::kMax), input_(spec.input) {
     const Shape out = output_shape(spec);
-    output_ = {out, DType::kF32, {}};
+    output_ = {out, spec.input.dtype, {}};
     const Shape& in = spec.input.shape;
     geometry_ = {.batch = in[0],
                  .height = in[1],
@@ -41,21 +42,25 @@ class CudaPool2D final : public Pool2DKernel {
   const TensorDesc& output() const override { return output_; }
 
   void forward(const Execution& on, const Tensor& in, const Tensor& out) override {
-    if (maximum_) {
-      max_pool_forward(handle_of(on.stream), geometry_, in.as<const float>(), out.as<float>(),
-                       maxima_.as<uint16_t>());
-    } else {
-      average_pool_forward(handle_of(on.stream), geometry_, in.as<const float>(), out.as<float>());
-    }
+    with_element(input_.dtype, [&]<class T>(Element<T>) {
+      if (maximum_) {
+        max_pool_forward(handle_of(on.stream), geometry_, in.as<const T>(), out.as<T>(),
+                         maxima_.as<uint16_t>());
+      } else {
+        average_pool_forward(handle_of(on.stream), geometry_, in.as<const T>(), out.as<T>());
+      }
+    });
   }
   void backward(const Execution& on, const Tensor& grad_out, const Tensor& grad_in) override {
     RONDO_CHECK(maxima_ || !maximum_);
-    if (maximum_) {
-      max_pool_backward(handle_of(on.stream), geometry_, grad_out.as<const float>(),
-                        maxima_.as<const uint16_t>(), grad_in.as<float>());
-    } else {
-      average_pool_backward(handle_of(on.stream), geometry_, grad_out.as<const float>(), grad_in.as<float>());
-    }
+    with_element(input_.dtype, [&]<class T>(Element<T>) {
+      if (maximum_) {
+        max_pool_backward(handle_of(on.stream), geometry_, grad_out.as<const T>(),
+                          maxima_.as<const uint16_t>(), grad_in.as<T>());
+      } else {
+        average_pool_backward(handle_of(on.stream), geometry_, grad_out.as<const T>(), grad_in.as<T>());
+      }
+    });
   }
 
  private:
@@ -68,7 +73,7 @@ class CudaPool2D final : public Pool2DKernel {
 }  // namespace
 
 std::unique_ptr<Pool2DKernel> make_pool2d(const ContextPtr& context, const Pool2DSpec& spec) {
-  require_floats(spec.input, "pool2d");
+  require_elements(spec.input, "pool2d");
   return std::make_unique<CudaPool2D>(context->device, spec);
 }
 

@@ -53,9 +53,7 @@ class CudaModule final : public GpuModule {
 
   std::unique_ptr<Device> make_device(int index) override { return cuda::make_cuda_device(index); }
 
-  std::unique_ptr<KernelBackend> make_backend(Device& device, const GpuBackendOptions& options) override {
-    return make_cuda_backend(device, options.tf32);
-  }
+  std::unique_ptr<KernelBackend> make_backend(Device& device) override { return make_cuda_backend(device); }
 
   std::unique_ptr<Communicator> make_communicator(Communicator& host, Device& device,
                                                   const GpuCommunicatorOptions& options) override {
