@@ -4,6 +4,7 @@
 
 #include "models/graph/graph.h"
 #include "models/graph/graph_network.h"
+#include "models/graph/precision.h"
 #include "models/graph/weights.h"
 #include "models/local_evaluation.h"
 #include "models/losses/losses.h"
@@ -43,8 +44,9 @@ void ModelState::bind() {
 GraphNetwork& ModelState::get_network(int64_t rows) {
   if (!network) {
     bind();
-    network = std::make_unique<GraphNetwork>(shared->graph, *backend,
-                                             NetworkOptions{.nominal_rows = rows, .objective = objective});
+    network = std::make_unique<GraphNetwork>(
+        shared->graph, *backend,
+        NetworkOptions{.nominal_rows = rows, .objective = objective, .precision = options.precision});
   }
   return *network;
 }
@@ -56,8 +58,11 @@ Trainer& ModelState::get_trainer(int64_t rows) {
   if (shared->trained_by != this) trainer.reset();
   if (!trainer) {
     quiesce();
-    trainer =
-        std::make_unique<Trainer>(*comm, *backend, net, TrainerOptions{options.optimizer, options.buckets});
+    trainer = std::make_unique<Trainer>(*comm, *backend, net,
+                                        TrainerOptions{.optimizer = options.optimizer,
+                                                       .buckets = options.buckets,
+                                                       .precision = options.precision,
+                                                       .loss_scaling = options.loss_scaling});
     shared->trained_by = this;
   }
   return *trainer;
@@ -155,6 +160,7 @@ void Model::compile(const CompileOptions& options) {
                        graph().outputs().size());
   }
   Objective objective = make_objective(options.loss, options.metrics, output_shape());
+  if (state_->backend != nullptr) check_precision(*state_->backend, options.precision);
   state_->trainer.reset();
   state_->network.reset();
   state_->options = options;

@@ -18,7 +18,9 @@
 #include <vector>
 
 #include "models/graph/layer.h"
+#include "runtime/base/precision.h"
 #include "runtime/gradsync/bucket_plan.h"
+#include "runtime/kernels/step.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/train/trainer.h"
 
@@ -42,6 +44,11 @@ struct CompileOptions {
   std::string loss;
   std::vector<std::string> metrics = {};
   BucketOptions buckets = {};
+  // In which layers compute; weights and whatever the user sees are float32 in any. kBF16 and kF16 are for
+  // GPUs. With kF16 the gradients are scaled as loss_scaling says, and a step in which one overflows changes no
+  // weight.
+  Precision precision = Precision::kF32;
+  LossScaling loss_scaling = {};
 };
 
 struct ModelFitOptions {
@@ -72,7 +79,8 @@ class Model {
   Shape output_shape() const;
 
   // Checks every name; throws InvalidArgument that lists what there is. Models with several inputs or outputs
-  // cannot be trained yet: Unavailable.
+  // cannot be trained yet: Unavailable. So is a precision that the model's device does not compute in;
+  // where that is chosen later, fit, evaluate and predict say so.
   void compile(const CompileOptions& options);
 
   // Collective over the model's world. Throws InvalidArgument when the model is not compiled or the data does

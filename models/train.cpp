@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "models/graph/precision.h"
 #include "models/model.h"
 #include "models/program/data.h"
 #include "models/program/options.h"
@@ -123,6 +124,7 @@ int train(World& world, int argc, char** argv) {
   std::optional<Callbacks> callbacks;
   world.all_or_none("setting up", [&] {
     world.bind(options.binding);
+    check_precision(world.backend(), options.precision);
     callbacks.emplace(options, world);
     data = open_data(options.data, options.validation_split, options.seed);
   });
@@ -138,7 +140,8 @@ int train(World& world, int argc, char** argv) {
   parallel.compile({.optimizer = options.optimizer,
                     .loss = "sparse_categorical_crossentropy",
                     .metrics = {"accuracy"},
-                    .buckets = {.bytes = options.bucket_bytes}});
+                    .buckets = {.bytes = options.bucket_bytes},
+                    .precision = options.precision});
   const History history = parallel.fit(*data.train, {.batch_size = options.batch_size,
                                                      .epochs = options.epochs,
                                                      .steps_per_epoch = options.steps_per_epoch,

@@ -51,7 +51,7 @@ ValueId append_kind(PlanBuilder& builder, ValueId in, ActivationKind kind, const
                     bool aside) {
   if (kind == ActivationKind::kLinear) return in;
   if (kind == ActivationKind::kSoftmax) {
-    const ValueId x = builder.canonical(in);
+    const ValueId x = builder.in_type(builder.canonical(in), DType::kF32);
     return append(builder, builder.own(builder.backend().softmax(builder.desc(x))), x, name, aside);
   }
   auto& kernel = builder.own(builder.backend().activation(*elementwise(kind), builder.desc(in)));

@@ -22,7 +22,7 @@ class GraphCompiler {
         request_(request),
         builder_(backend, stream, request.rows,
                  request.purpose == Purpose::kTrain ? Mode::kTraining : Mode::kInference,
-                 request.reuse_memory) {
+                 request.reuse_memory, request.precision) {
     if (objective()) {
       if (graph.outputs().size() != 1) {
         raise<Unavailable>("training and evaluation of a model with {} outputs", graph.outputs().size());
@@ -39,7 +39,8 @@ class GraphCompiler {
     if (objective()) {
       append_objective();
     } else {
-      const ValueId result = builder_.canonical(values_.at(graph_.outputs().front().node().get()));
+      const ValueId output = builder_.canonical(values_.at(graph_.outputs().front().node().get()));
+      const ValueId result = builder_.in_type(output, DType::kF32);
       builder_.tensor(result);
       builder_.plan().output = result;
     }
@@ -84,6 +85,8 @@ class GraphCompiler {
       needs_gradient = needs_gradient || builder_.needs_gradient(inputs.back());
     }
     builder_.begin_layer(needs_gradient, inputs);
+    const DType dtype = node.layer->takes_16_bits() ? builder_.compute_dtype() : DType::kF32;
+    for (ValueId& input : inputs) input = builder_.in_type(input, dtype);
     ValueId out = -1;
     if (fused_.contains(&node)) {
       out = inputs.front();
@@ -113,7 +116,7 @@ class GraphCompiler {
 
   void append_objective() {
     const bool logits = takes_logits(*output_);
-    const ValueId prediction = builder_.canonical(values_.at(output_));
+    const ValueId prediction = builder_.in_type(builder_.canonical(values_.at(output_)), DType::kF32);
     append_loss(prediction, logits);
     size_t index = 0;
     for (const NamedMetric& metric : objective()->metrics) append_metric(metric, prediction, logits, ++index);

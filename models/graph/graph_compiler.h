@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "models/graph/plan.h"
+#include "runtime/base/precision.h"
 
 namespace rondo {
 
@@ -20,11 +21,13 @@ struct PlanRequest {
   const Objective* objective = nullptr;  // not for prediction
   double* const* sums = nullptr;         // read by every pass: where loss and metrics go, device memory
   bool reuse_memory = true;
+  // Layers that can compute in it, the others in float32; so are losses, metrics and outputs.
+  Precision precision = Precision::kF32;
 };
 
 // Compiles a graph: shapes and layouts fixed, kernels made, memory planned. Weights that no device holds yet
 // are put on the backend's device in the layouts that this plan's kernels choose. Throws Unavailable for an
-// objective on several outputs.
+// objective on several outputs, and where the backend does not compute in the precision.
 std::unique_ptr<Plan> compile_plan(const Graph& graph, KernelBackend& backend, Stream& stream,
                                    const PlanRequest& request);
 

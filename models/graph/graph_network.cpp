@@ -54,7 +54,8 @@ Plan& GraphNetwork::get_plan(int64_t rows, Purpose purpose) {
                             .purpose = purpose,
                             .objective = options_.objective ? &*options_.objective : nullptr,
                             .sums = &sums_,
-                            .reuse_memory = options_.reuse_memory};
+                            .reuse_memory = options_.reuse_memory,
+                            .precision = options_.precision};
   try {
     auto plan = compile_plan(graph_, backend_, *stream_, request);
     reserve(*plan);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/graph/objective.h"
+#include "runtime/base/precision.h"
 #include "runtime/device/device.h"
 #include "runtime/train/network.h"
 
@@ -27,6 +28,7 @@ struct NetworkOptions {
   int64_t nominal_rows = 32;
   std::optional<Objective> objective = std::nullopt;  // absent: prediction only
   bool reuse_memory = true;                           // false: no two values share memory, for diagnosis
+  Precision precision = Precision::kF32;              // weights are float32 in any
 };
 
 // A graph on a backend: plans for the row counts that come up, over one arena. Graph and backend must outlive

@@ -102,6 +102,9 @@ class Layer {
   virtual bool is_activation() const { return false; }
   // The layer's kernel can apply an element-wise activation that follows it.
   virtual bool fuses_activation() const { return false; }
+  // The layer's steps work on inputs of 16 bits, too: in bfloat16 or float16 models it is given such, and
+  // others are given float32.
+  virtual bool takes_16_bits() const { return false; }
 
   struct Call {
     std::span<const ValueId> inputs;

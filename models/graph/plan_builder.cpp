@@ -3,14 +3,21 @@
 #include <algorithm>
 
 #include "models/graph/layer.h"
+#include "models/graph/precision.h"
 #include "models/graph/weights.h"
 #include "runtime/base/error.h"
 #include "runtime/kernels/elementwise.h"
 
 namespace rondo {
 
-PlanBuilder::PlanBuilder(KernelBackend& backend, Stream& stream, int64_t rows, Mode mode, bool reuse_memory)
-    : backend_(backend), stream_(stream), reuse_memory_(reuse_memory), plan_(std::make_unique<Plan>()) {
+PlanBuilder::PlanBuilder(KernelBackend& backend, Stream& stream, int64_t rows, Mode mode, bool reuse_memory,
+                         Precision precision)
+    : backend_(backend),
+      stream_(stream),
+      reuse_memory_(reuse_memory),
+      precision_(precision),
+      plan_(std::make_unique<Plan>()) {
+  check_precision(backend, precision);
   plan_->rows = rows;
   plan_->mode = mode;
 }
@@ -85,6 +92,31 @@ ValueId PlanBuilder::add_copy(ValueId value, const Layout& layout) {
   return copy;
 }
 
+ValueId PlanBuilder::in_type(ValueId value, DType dtype) {
+  if (desc(value).dtype == dtype) return value;
+  if (state(value).converted >= 0) return state(value).converted;
+  const ValueId source = canonical(value);
+  const TensorDesc from = desc(source);
+  const TensorDesc to{from.shape, dtype};
+  const std::string name = plan_->values[static_cast<size_t>(value)].name;
+  const ValueId copy = add_value(to, fmt::format("{} in {}", name, dtype_name(dtype)));
+  state(copy).needs_gradient = needs_gradient(value);
+  state(copy).copy_of = source;
+  state(value).converted = copy;
+  ReorderKernel& kernel = own(backend_.reorder(from, to));
+  const Tensor& in = tensor(source);
+  const Tensor& out = tensor(copy);
+  add_step({.name = fmt::format("{}: to {}", name, dtype_name(dtype)),
+            .kernel = &kernel,
+            .reads = {source},
+            .writes = {copy},
+            .run = [&kernel, &in, &out](const Execution& on) { kernel.run(on, in, out); }});
+  on_backward(copy, [this, source](Gradient gradient) {
+    add_gradient(source, {in_type(gradient.id, desc(source).dtype), gradient.exclusive});
+  });
+  return copy;
+}
+
 ValueId PlanBuilder::reshape(ValueId value, const Shape& shape) {
   RONDO_CHECK(desc(value).elements() == shape.elements());
   const ValueId source = canonical(value);
@@ -126,6 +158,7 @@ ValueId PlanBuilder::overwrite(ValueId value, std::string name) {
   const int memory = storage(value);
   for (ValueState& each : states_) {
     std::erase_if(each.copies, [&](const auto& copy) { return storage(copy.second) == memory; });
+    if (each.converted >= 0 && storage(each.converted) == memory) each.converted = -1;
   }
   const TensorDesc same = desc(value);
   const ValueId view = add_view(value, same, std::move(name));
@@ -212,6 +245,46 @@ Parameter& PlanBuilder::parameter(Weight& weight, const TensorDesc& desc) {
   return weight.parameter;
 }
 
+WeightOperand PlanBuilder::weight_operand(const Parameter& parameter, DType dtype) {
+  if (dtype == parameter.desc.dtype) return {&parameter.value, -1};
+  RONDO_CHECK(parameter.desc.bytes() == parameter.desc.elements() * dtype_size(DType::kF32));
+  for (const auto& [known, copy] : rounded_) {
+    if (known == &parameter) return {&tensor(copy), copy};
+  }
+  const ValueId copy = add_value({parameter.desc.shape, dtype}, parameter.name + " rounded");
+  rounded_.emplace_back(&parameter, copy);
+  return {&tensor(copy), copy};
+}
+
+// One step in front of all others: what the kernels read is then the same through the pass.
+void PlanBuilder::round_weights() {
+  if (rounded_.empty()) return;
+  RoundKernel& kernel = own(backend_.round(compute_dtype()));
+  struct Operands {
+    std::vector<std::pair<const Parameter*, const Tensor*>> pairs;
+    std::vector<Tensor> from, to;  // as they lie in this pass
+  };
+  const auto operands = std::make_shared<Operands>();
+  PlanStep step{.name = fmt::format("weights in {}", dtype_name(compute_dtype())),
+                .kernel = &kernel,
+                .reads = {},
+                .writes = {}};
+  for (const auto& [parameter, copy] : rounded_) {
+    operands->pairs.emplace_back(parameter, &tensor(copy));
+    step.writes.push_back(copy);
+  }
+  operands->from.resize(rounded_.size());
+  operands->to.resize(rounded_.size());
+  step.run = [&kernel, operands](const Execution& on) {
+    for (size_t i = 0; i < operands->pairs.size(); ++i) {
+      operands->from[i] = operands->pairs[i].first->value;
+      operands->to[i] = *operands->pairs[i].second;
+    }
+    kernel.run(on, operands->from, operands->to);
+  };
+  plan_->forward.insert(plan_->forward.begin(), std::move(step));
+}
+
 WeightGradient PlanBuilder::begin_weight_gradient(Parameter& parameter) {
   if (!uses_.at(&parameter).written) return {&parameter.grad, -1};
   const ValueId temporary = add_value(parameter.desc, parameter.name + " gradient");
@@ -271,6 +344,7 @@ void PlanBuilder::find_lifetimes() {
 
 std::unique_ptr<Plan> PlanBuilder::finish() {
   if (training() && plan_->label >= 0) emit_backward();
+  round_weights();
   find_lifetimes();
   plan_->arena_bytes = plan_memory(plan_->storages, reuse_memory_);
   tape_.clear();

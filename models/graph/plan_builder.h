@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "models/graph/plan.h"
+#include "runtime/base/precision.h"
 #include "runtime/kernels/backend.h"
 
 namespace rondo {
@@ -38,15 +39,25 @@ struct WeightGradient {
   ValueId temporary = -1;
 };
 
+struct WeightOperand {
+  const Tensor* tensor = nullptr;
+  ValueId rounded = -1;  // the copy, for the reads of steps
+};
+
 class PlanBuilder {
  public:
-  // Without `reuse_memory` every value has memory of its own and nothing is done in place.
-  PlanBuilder(KernelBackend& backend, Stream& stream, int64_t rows, Mode mode, bool reuse_memory);
+  // Without `reuse_memory` every value has memory of its own and nothing is done in place. Throws Unavailable
+  // where the backend does not compute in that precision.
+  PlanBuilder(KernelBackend& backend, Stream& stream, int64_t rows, Mode mode, bool reuse_memory,
+              Precision precision = Precision::kF32);
 
   KernelBackend& backend() const { return backend_; }
   Mode mode() const { return plan_->mode; }
   bool training() const { return plan_->mode == Mode::kTraining; }
   int64_t rows() const { return plan_->rows; }
+  // In which layers compute that can.
+  DType compute_dtype() const { return rondo::compute_dtype(precision_); }
+  bool tf32() const { return precision_ == Precision::kTF32; }
 
   // Kernels live as long as the plan.
   template <class K>
@@ -68,6 +79,9 @@ class PlanBuilder {
   // The value itself where it has this layout, else a copy, made once for all readers.
   ValueId in_layout(ValueId value, const Layout& layout);
   ValueId canonical(ValueId value) { return in_layout(value, Layout{}); }
+  // The value itself where it has this type, else a converted copy, made once for all readers. From float32 to
+  // the type that layers compute in, or back.
+  ValueId in_type(ValueId value, DType dtype);
   // The same elements, in canonical order, under another shape.
   ValueId reshape(ValueId value, const Shape& shape);
   // As reshape to (rows, features), but free until someone asks for more than flattened_source().
@@ -100,6 +114,9 @@ class PlanBuilder {
   std::optional<Layout> imposed_layout(const Weight& weight) const;
   // The weight's parameter, put on the device as `desc` says when it is not there yet. Counts a use.
   Parameter& parameter(Weight& weight, const TensorDesc& desc);
+  // The weight as a kernel that computes in `dtype` reads it: its own memory, or a copy, rounded once a pass for
+  // all readers, whose elements lie in the parameter's order.
+  WeightOperand weight_operand(const Parameter& parameter, DType dtype);
   // Within on_backward: where to write, and that it was written by the steps added so far.
   WeightGradient begin_weight_gradient(Parameter& parameter);
   void end_weight_gradient(Parameter& parameter, const WeightGradient& gradient);
@@ -125,6 +142,7 @@ class PlanBuilder {
     ValueId copy_of = -1;    // made by in_layout or reshape from this one
     Gradient gradient = {};  // the sum of those added so far
     std::vector<std::pair<Layout, ValueId>> copies = {};
+    ValueId converted = -1;  // the copy of the other type
   };
   struct WeightUse {
     int uses = 0;  // calls whose gradient is still to come
@@ -140,16 +158,19 @@ class PlanBuilder {
   void link_view(ValueId source, ValueId view);
   bool will_be_read(int storage) const;
   AddKernel& add_kernel(const TensorDesc& desc);
+  void round_weights();
   void emit_backward();
   void find_lifetimes();
 
   KernelBackend& backend_;
   Stream& stream_;
   bool reuse_memory_;
+  Precision precision_;
   std::unique_ptr<Plan> plan_;
   std::deque<ValueState> states_;
   std::vector<std::pair<ValueId, std::function<void(Gradient)>>> tape_;
   std::unordered_map<Parameter*, WeightUse> uses_;
+  std::vector<std::pair<const Parameter*, ValueId>> rounded_;  // weights that kernels read in 16 bits
   bool backward_ = false;
   bool layer_needs_gradient_ = false;
   uint32_t dropout_streams_ = 0;

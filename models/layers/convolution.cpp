@@ -26,6 +26,7 @@ class Conv2DLayer final : public Layer {
             options.groups);
   }
   std::string_view class_name() const override { return "Conv2D"; }
+  bool takes_16_bits() const override { return true; }
   ActivationKind output_activation() const override { return activation_; }
   bool fuses_activation() const override { return activation_ == ActivationKind::kLinear; }
 
@@ -82,6 +83,7 @@ class Conv2DLayer final : public Layer {
                                   .activation = activation.fused,
                                   .mode = builder.mode(),
                                   .input_gradient = builder.needs_gradient(in),
+                                  .tf32 = builder.tf32(),
                                   .kernel_layout = builder.imposed_layout(*weights_.kernel)}));
     const ValueId out = append_linear(builder, kernel, weights_, in, activation.fused, call.name);
     return append_activation(builder, out, activation.after, call.name + " softmax");

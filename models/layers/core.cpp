@@ -24,6 +24,7 @@ class DenseLayer final : public Layer {
     require(options.units > 0, "{} needs units > 0, got {}", title(), options.units);
   }
   std::string_view class_name() const override { return "Dense"; }
+  bool takes_16_bits() const override { return true; }
   ActivationKind output_activation() const override { return activation_; }
   bool fuses_activation() const override { return activation_ == ActivationKind::kLinear; }
   Config config() const override {
@@ -72,6 +73,7 @@ class DenseLayer final : public Layer {
                                              .activation = activation.fused,
                                              .mode = builder.mode(),
                                              .input_gradient = builder.needs_gradient(in),
+                                             .tf32 = builder.tf32(),
                                              .kernel_layout = builder.imposed_layout(*weights_.kernel)}));
     ValueId out = append_linear(builder, kernel, weights_, in, activation.fused, call.name);
     if (result.rank() > 0) out = builder.reshape(out, result);
@@ -92,6 +94,7 @@ class FlattenLayer final : public Layer {
  public:
   explicit FlattenLayer(const layers::Flatten& options) : Layer(options.name) {}
   std::string_view class_name() const override { return "Flatten"; }
+  bool takes_16_bits() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
     config.set("data_format", "channels_last");
@@ -109,6 +112,7 @@ class ActivationLayer final : public Layer {
   explicit ActivationLayer(const layers::Activation& options)
       : Layer(options.name), activation_(activation_by_name(options.activation, "an Activation layer")) {}
   std::string_view class_name() const override { return "Activation"; }
+  bool takes_16_bits() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
     config.set("activation", activation_name(activation_));
@@ -136,6 +140,7 @@ class DropoutLayer final : public Layer {
     require(rate_ >= 0.0f && rate_ < 1.0f, "{} needs a rate in [0, 1), got {}", title(), rate_);
   }
   std::string_view class_name() const override { return "Dropout"; }
+  bool takes_16_bits() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
     config.set("rate", rate_);

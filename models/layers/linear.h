@@ -18,6 +18,9 @@ struct LinearWeights {
   Weight* bias = nullptr;  // null without bias
 };
 
+// What a step reads, where weights of 16 bits are among it.
+std::vector<ValueId> with_operands(std::vector<ValueId> values, std::initializer_list<WeightOperand> operands);
+
 namespace detail {
 
 template <class K>
@@ -43,13 +46,14 @@ void append_linear_backward(PlanBuilder& builder, K& kernel, Parameter& weights,
   builder.end_weight_gradient(weights, for_kernel);
 
   if (!builder.needs_gradient(x)) return;
+  const WeightOperand operand = builder.weight_operand(weights, kernel.input().dtype);
   const ValueId result = builder.add_value(kernel.input(), name + " input gradient");
-  const Tensor& w = weights.value;
+  const Tensor& w = *operand.tensor;
   const Tensor& dx = builder.tensor(result);
   builder.add_step(
       {.name = name + ": input gradient",
        .kernel = &kernel,
-       .reads = {gradient.id},
+       .reads = with_operands({gradient.id}, {operand}),
        .writes = {result},
        .run = [&kernel, &dy, &w, &dx](const Execution& on) { kernel.backward_input(on, dy, w, dx); }});
   builder.add_gradient(x, {result, true});
@@ -67,12 +71,15 @@ ValueId append_linear(PlanBuilder& builder, K& kernel, const LinearWeights& weig
   Parameter* bias_parameter = weights.bias ? &builder.parameter(*weights.bias, kernel.bias()) : nullptr;
   const Tensor& from = builder.tensor(x);
   const Tensor& to = builder.tensor(y);
-  const Tensor& w = kernel_parameter.value;
-  const Tensor& b = bias_parameter ? bias_parameter->value : kNoTensor;
+  const WeightOperand w_operand = builder.weight_operand(kernel_parameter, kernel.input().dtype);
+  const WeightOperand b_operand =
+      bias_parameter ? builder.weight_operand(*bias_parameter, kernel.input().dtype) : WeightOperand{&kNoTensor};
+  const Tensor& w = *w_operand.tensor;
+  const Tensor& b = *b_operand.tensor;
   builder.add_step(
       {.name = name,
        .kernel = &kernel,
-       .reads = {x},
+       .reads = with_operands({x}, {w_operand, b_operand}),
        .writes = {y},
        .run = [&kernel, &from, &w, &b, &to](const Execution& on) { kernel.forward(on, from, w, b, to); }});
   builder.keep(x);

@@ -15,6 +15,7 @@ class AddLayer final : public Layer {
  public:
   explicit AddLayer(const layers::Add& options) : Layer(options.name) {}
   std::string_view class_name() const override { return "Add"; }
+  bool takes_16_bits() const override { return true; }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     require(inputs.size() >= 2, "{} needs at least two inputs, got {}", title(), inputs.size());
@@ -75,6 +76,7 @@ class ConcatenateLayer final : public Layer {
  public:
   explicit ConcatenateLayer(const layers::Concatenate& options) : Layer(options.name), axis_(options.axis) {}
   std::string_view class_name() const override { return "Concatenate"; }
+  bool takes_16_bits() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
     config.set("axis", axis_);

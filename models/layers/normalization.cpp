@@ -23,6 +23,7 @@ class BatchNormalizationLayer final : public Layer {
     require(options.epsilon > 0.0f, "BatchNormalization needs an epsilon above 0, got {}", options.epsilon);
   }
   std::string_view class_name() const override { return "BatchNormalization"; }
+  bool takes_16_bits() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
     config.set("axis", options_.axis);

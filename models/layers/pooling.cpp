@@ -49,6 +49,7 @@ class PoolingLayer final : public Layer {
                           options.padding);
   }
   std::string_view class_name() const override { return class_name_; }
+  bool takes_16_bits() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
     config.set("pool_size", window_.size);
@@ -86,6 +87,7 @@ class GlobalAveragePoolingLayer final : public Layer {
  public:
   explicit GlobalAveragePoolingLayer(const layers::GlobalAveragePooling2D& options) : Layer(options.name) {}
   std::string_view class_name() const override { return "GlobalAveragePooling2D"; }
+  bool takes_16_bits() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
     config.set("data_format", "channels_last");

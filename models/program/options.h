@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/precision.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/launch/binding.h"
 #include "runtime/optim/optimizer.h"
@@ -28,6 +29,7 @@ struct ProgramOptions {
   OptimizerConfig optimizer;
 
   BindOptions binding;
+  Precision precision = Precision::kF32;
   int64_t bucket_bytes = 0;
   std::string collectives;       // a file with what they cost; empty: none
   std::string tune_collectives;  // the file to write; empty: train

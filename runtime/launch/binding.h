@@ -25,7 +25,6 @@ struct BindOptions {
   int threads = 0;        // of host kernels; 0: this rank's share of its cores
   // Several ranks may take one GPU; they then exchange gradients through the host's memory.
   bool oversubscribe_gpus = false;
-  bool tf32 = false;  // products of float32 on GPUs may round their inputs
 };
 
 // This rank among those of its host.

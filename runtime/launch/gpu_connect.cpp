@@ -71,7 +71,6 @@ std::unique_ptr<Communicator> connect_devices(Communicator& host, Binding& bindi
       Fact{"cuDNN's version", versions.cudnn},
       Fact{"cuBLAS' version", versions.cublas},
       Fact{"--oversubscribe-gpus", options.oversubscribe_gpus ? "yes" : "no"},
-      Fact{"--tf32", options.tf32 ? "yes" : "no"},
       Fact{"RONDO_CHECK_COLLECTIVES", communicator_options().check_calls ? "yes" : "no"},
   };
   agree_on(host, facts);

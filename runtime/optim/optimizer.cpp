@@ -92,6 +92,10 @@ void Optimizer::add_squares(const Execution& on, int span, std::span<const float
                           state_->squares.as<double>() + 1 + span);
 }
 
+std::span<const double> Optimizer::squares() const {
+  return {state_->squares.as<double>() + 1, state_->spans.size()};
+}
+
 void Optimizer::clip(const Execution& on, StepState* state) {
   RONDO_CHECK(needs_norm());
   state_->clip->run(on, state_->squares.as<double>() + 1, static_cast<int64_t>(state_->spans.size()), state,

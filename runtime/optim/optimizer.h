@@ -75,6 +75,8 @@ class Optimizer {
   // Global-norm clipping: whether it is on. It then needs the squares of all spans, once a step, and clip().
   bool needs_norm() const;
   void add_squares(const Execution& on, int span, std::span<const float> gradients);
+  // The sum of squares of each span, as add_squares() wrote it: float64 on the device.
+  std::span<const double> squares() const;
   // Scales `state`, which on.state of the updates points to, by the factor for all gradients. Queued as
   // everything else: the host learns nothing.
   void clip(const Execution& on, StepState* state);

@@ -37,6 +37,8 @@ struct StepReport {
   double epoch_seconds = 0.0;  // training time since the epoch began
   double learning_rate = 0.0;
   double gradient_norm = 0.0;  // global norm where clipping computes it, else 0
+  double loss_scale = 1.0;     // that gradients were multiplied by
+  bool skipped = false;        // a gradient was not finite under that scale: no weight has changed
 };
 
 struct EpochReport {

@@ -10,11 +10,25 @@
 
 namespace rondo {
 
+namespace {
+
+std::string precision_of(const TrainerOptions& options) {
+  std::string text(precision_name(options.precision));
+  if (options.precision == Precision::kF16) {
+    text += fmt::format(", loss scale {}, doubled after {} steps", options.loss_scaling.initial,
+                        options.loss_scaling.growth_steps);
+  }
+  return text;
+}
+
+}  // namespace
+
 std::vector<Fact> trainer_facts(const ParameterList& parameters, const std::vector<std::string>& value_names,
                                 const TrainerOptions& options, std::span<const Bucket> plan) {
   std::vector<Fact> facts{
       {"Rondo version", RONDO_VERSION},
       {"optimizer", describe(options.optimizer)},
+      {"precision", precision_of(options)},
       {"bucket bytes", fmt::format("{} first, then {}", options.buckets.first_bytes, options.buckets.bytes)},
       {"bucket plan", digest(plan)}};
   std::string names;

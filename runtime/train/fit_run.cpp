@@ -25,9 +25,8 @@ SamplerOptions training_order(const Communicator& comm, const Source& data, cons
           .world = comm.size()};
 }
 
-// What a step sends to the host: the gradients' norm, and behind it the tail of the last bucket.
 int64_t result_bytes(size_t values) {
-  return static_cast<int64_t>(sizeof(double) + (values + 1) * sizeof(float));
+  return StepResult::kTail + static_cast<int64_t>((values + 1) * sizeof(float));
 }
 
 }  // namespace
@@ -79,9 +78,22 @@ History FitRun::run() {
   all_or_none(state_.comm, "starting to train", [&] { callbacks_.train_begin(run_); });
   tell_peers(
       state_.comm, [&] { return where(); }, [&] { train(); });
+  check_overflows();
   history_.end = finish();
   all_or_none(state_.comm, "ending the training", [&] { callbacks_.train_end(history_.end); });
   return std::move(history_);
+}
+
+// All ranks come to the same end.
+void FitRun::check_overflows() {
+  if (overflow_.empty() && skipped_ > 0 && skipped_ == steps_done_) {
+    overflow_ = fmt::format(
+        "gradients were not finite in any of the {} steps, so that no weight has changed; the loss scale is down "
+        "to {:g}. Train for more steps, or begin with a smaller scale",
+        steps_done_, state_.known_scale.scale);
+  }
+  if (overflow_.empty()) return;
+  all_or_none(state_.comm, "training", [&] { throw NumericError(overflow_); });
 }
 
 void FitRun::train() {
@@ -101,7 +113,7 @@ void FitRun::merge_statistics() {
 
 void FitRun::epoch() {
   epoch_watch_.restart();
-  epoch_samples_ = 0;
+  epoch_samples_ = epoch_counted_ = 0;
   std::fill(epoch_sums_.begin(), epoch_sums_.end(), 0.0);
   callbacks_.epoch_begin(epoch_);
   reported_ = 0;
@@ -115,6 +127,7 @@ void FitRun::epoch() {
     if (results_.underway() > state_.run_ahead()) report_oldest();
   }
   while (results_.underway() > 0) report_oldest();
+  if (!overflow_.empty()) return;
   at_step_ = step_;
   const double seconds = epoch_watch_.seconds();
   if (!stopping_ && epoch_ + 1 < options_.epochs) input_.read_ahead();

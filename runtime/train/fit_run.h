@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/base/stopwatch.h"
@@ -16,6 +17,14 @@
 namespace rondo {
 
 class TailKernel;
+
+// What a step sends to the host, by offset in bytes: the gradients' norm, the loss scale after the step, and the
+// tail of the last bucket.
+struct StepResult {
+  static constexpr int64_t kNorm = 0;
+  static constexpr int64_t kScale = sizeof(double);
+  static constexpr int64_t kTail = kScale + sizeof(LossScale);
+};
 
 // One call of Trainer::fit.
 //
@@ -34,6 +43,7 @@ class FitRun {
 
  private:
   void train();
+  void check_overflows();
   void epoch();
   void queue_step();
   void begin_step(const Share& share);
@@ -41,6 +51,7 @@ class FitRun {
   void send_results();
   void report_oldest();
   void read_results();
+  void read_scale(const LossScale& after);
   void count(const Share& share);
 
   EpochReport finish_epoch(double seconds);
@@ -88,6 +99,7 @@ class FitRun {
   int64_t reported_ = 0;  // steps
   int64_t at_step_ = 0;   // the step in hand, for messages
   int64_t epoch_samples_ = 0;
+  int64_t epoch_counted_ = 0;  // of these, the samples in the means
   std::vector<double> epoch_sums_;
   std::vector<double> epoch_means_;
 
@@ -95,6 +107,8 @@ class FitRun {
   Stopwatch run_watch_;
   int64_t steps_done_ = 0;
   int64_t samples_ = 0;
+  int64_t skipped_ = 0;   // steps, by loss scaling
+  std::string overflow_;  // why the run cannot go on
   double busy_seconds_ = 0.0;  // in steps, validation and agreement
   double collectives_before_ = 0.0;
   History history_;

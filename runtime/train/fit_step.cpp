@@ -1,6 +1,7 @@
 // The life of a training batch.
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "runtime/kernels/step.h"
 #include "runtime/train/fit_run.h"
@@ -39,12 +40,19 @@ void FitRun::queue_step() {
 
 void FitRun::begin_step(const Share& share) {
   step_state_.seed = options_.seed;
-  step_state_.step = state_.steps_done;
+  // The optimizer does not count skipped steps: so far as the host knows of them, and the device of all.
+  step_state_.step = state_.steps_done - state_.known_scale.skipped;
   step_state_.first_row = share.first_row;
   step_state_.inverse_batch = 1.0f / static_cast<float>(share.global_rows);
   step_state_.vote = callbacks_.wants_stop() ? 1.0f : 0.0f;
   state_.optimizer->begin_step(step_state_);
+  step_state_.step = state_.steps_done;
+  step_state_.update += state_.known_scale.skipped;
   states_.send(*state_.stream, step_state_);
+  if (state_.loss_scaler) {
+    state_.loss_scaler->begin({.stream = *state_.stream}, state_.loss_scale.as<LossScale>(),
+                              states_.device());
+  }
   queue_[static_cast<size_t>(queued_++) % queue_.size()] = {
       .share = share, .learning_rate = static_cast<double>(step_state_.learning_rate)};
 }
@@ -52,24 +60,37 @@ void FitRun::begin_step(const Share& share) {
 void FitRun::update_weights(const Execution& on) {
   GradSync& sync = *state_.sync;
   Optimizer& optimizer = *state_.optimizer;
-  if (optimizer.needs_norm()) {
+  const bool needs_squares = optimizer.needs_norm() || state_.loss_scaler;
+  if (needs_squares) {
     for (int b = 0; b < sync.buckets(); ++b) optimizer.add_squares(on, b, sync.wait(b).gradients);
-    optimizer.clip(on, states_.device());
   }
+  if (state_.loss_scaler) {
+    const std::span<const double> squares = optimizer.squares();
+    state_.loss_scaler->decide(on, squares.data(), static_cast<int64_t>(squares.size()),
+                               state_.loss_scale.as<LossScale>(), states_.device());
+  }
+  if (optimizer.needs_norm()) optimizer.clip(on, states_.device());
   for (int b = 0; b < sync.buckets(); ++b) {
-    // Without a norm the later buckets are still travelling.
-    const BucketSpan bucket = optimizer.needs_norm() ? sync.bucket(b) : sync.wait(b);
+    // Where nothing is asked of all gradients, the later buckets are still travelling.
+    const BucketSpan bucket = needs_squares ? sync.bucket(b) : sync.wait(b);
     optimizer.update(on, b, bucket.weights, bucket.gradients);
   }
 }
 
 void FitRun::send_results() {
   const std::span<const float> tail = state_.sync->tail();
-  const std::array<ReadBack::Piece, 2> pieces{
-      ReadBack::Piece{
-          .data = tail.data(), .bytes = static_cast<int64_t>(tail.size_bytes()), .offset = sizeof(double)},
-      ReadBack::Piece{.data = state_.optimizer->norm(), .bytes = sizeof(double)}};
-  const size_t used = state_.optimizer->needs_norm() ? 2 : 1;
+  std::array<ReadBack::Piece, 3> pieces{
+      ReadBack::Piece{.data = tail.data(),
+                      .bytes = static_cast<int64_t>(tail.size_bytes()),
+                      .offset = StepResult::kTail}};
+  size_t used = 1;
+  if (state_.optimizer->needs_norm()) {
+    pieces[used++] = {.data = state_.optimizer->norm(), .bytes = sizeof(double), .offset = StepResult::kNorm};
+  }
+  if (state_.loss_scaler) {
+    pieces[used++] = {
+        .data = state_.loss_scale.data(), .bytes = sizeof(LossScale), .offset = StepResult::kScale};
+  }
   results_.send(*state_.stream, std::span(pieces).first(used));
 }
 
@@ -87,20 +108,37 @@ void FitRun::report_oldest() {
 
 void FitRun::read_results() {
   const std::byte* result = results_.receive();
-  const auto* tail = reinterpret_cast<const float*>(result + sizeof(double));
+  const auto* tail = reinterpret_cast<const float*>(result + StepResult::kTail);
   for (size_t i = 0; i < sums_.size(); ++i) sums_[i] = static_cast<double>(tail[i]);
   if (tail[sums_.size()] > 0.0f) stopping_ = true;
-  report_.gradient_norm = state_.optimizer->needs_norm() ? *reinterpret_cast<const double*>(result) : 0.0;
+  report_.gradient_norm = state_.optimizer->needs_norm() ? *reinterpret_cast<const double*>(result + StepResult::kNorm) : 0.0;
+  if (state_.loss_scaler) read_scale(*reinterpret_cast<const LossScale*>(result + StepResult::kScale));
+}
+
+void FitRun::read_scale(const LossScale& after) {
+  report_.loss_scale = static_cast<double>(state_.known_scale.scale);
+  report_.skipped = after.skipped > state_.known_scale.skipped;
+  state_.known_scale = after;
+  if (!report_.skipped) return;
+  ++skipped_;
+  if (report_.loss_scale > 1.0 || !overflow_.empty()) return;
+  stopping_ = true;
+  overflow_ = where() +
+              "gradients are not finite even with a loss scale of 1, so that no weight can change. Lower the "
+              "learning rate, look for NaN and extreme values in the data, or train in bf16";
 }
 
 void FitRun::count(const Share& share) {
   ++steps_done_;
   samples_ += share.global_rows;
   epoch_samples_ += share.global_rows;
+  const bool finite = std::all_of(sums_.begin(), sums_.end(), [](double sum) { return std::isfinite(sum); });
+  const bool counts = finite || !report_.skipped;  // an overflow that cost nothing but the step
+  if (counts) epoch_counted_ += share.global_rows;
   for (size_t i = 0; i < sums_.size(); ++i) {
-    epoch_sums_[i] += sums_[i];
+    if (counts) epoch_sums_[i] += sums_[i];
     means_[i] = sums_[i] / static_cast<double>(share.global_rows);
-    epoch_means_[i] = epoch_sums_[i] / static_cast<double>(epoch_samples_);
+    epoch_means_[i] = epoch_sums_[i] / static_cast<double>(epoch_counted_);
   }
   report_.epoch = epoch_;
   report_.step = reported_++;

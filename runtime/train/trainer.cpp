@@ -27,6 +27,14 @@ int TrainerState::run_ahead() const {
   return device().host_accessible() ? 0 : 2;
 }
 
+void TrainerState::scale_losses(const LossScaling& scaling) {
+  loss_scaler = backend.loss_scale(scaling);
+  loss_scale = device().allocate(sizeof(LossScale));
+  known_scale = {.scale = scaling.initial};
+  stream->copy(loss_scale.data(), &known_scale, sizeof(LossScale));
+  stream->synchronize();
+}
+
 std::vector<std::string> value_names(Network& network) {
   std::vector<std::string> names{"loss"};
   names.insert(names.end(), network.metric_names().begin(), network.metric_names().end());
@@ -70,6 +78,7 @@ Trainer::Trainer(Communicator& comm, KernelBackend& backend, Network& network, c
   all_or_none(comm, "setting up the trainer", [&] {
     state.stream = backend.device().make_stream();
     state.optimizer = std::make_unique<Optimizer>(options.optimizer, backend);
+    if (options.precision == Precision::kF16) state.scale_losses(options.loss_scaling);
     plan = GradSync::plan_for(parameters, tail, options.buckets);
     state.statistics = std::make_unique<ReplicaStatistics>(comm, *state.stream, parameters);
   });

@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/precision.h"
 #include "runtime/gradsync/bucket_plan.h"
+#include "runtime/kernels/step.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/train/callback.h"
 
@@ -26,6 +28,11 @@ struct TrainerState;
 struct TrainerOptions {
   OptimizerConfig optimizer = SGD{};
   BucketOptions buckets = {};
+  // What the network computes in: equal on all ranks. For kF16 the trainer scales the gradients, see step.h.
+  // A step in which one is not finite changes neither weights nor the optimizer's state, and its number is not
+  // counted by the optimizer: by Adam's correction at once, by schedules when the host has heard of it.
+  Precision precision = Precision::kF32;
+  LossScaling loss_scaling = {};
 };
 
 struct FitOptions {
@@ -64,7 +71,8 @@ class Trainer {
 
   // Throws before any step: InvalidArgument for options out of range, MismatchError where ranks differ. The
   // optimizer's state and step count go on from an earlier fit. An epoch whose loss is not finite is not
-  // validated: its val_ values are NaN.
+  // validated: its val_ values are NaN. Under loss scaling, throws NumericError when gradients are not finite
+  // even with a scale of 1, or in no step of the run.
   History fit(const Source& data, const FitOptions& options);
   // Means over all samples, each counted once: loss, then metrics. No parameter changes, except that replica
   // statistics (moving means) are merged over ranks first, weighted by the samples each rank saw.

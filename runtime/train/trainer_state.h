@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/gradsync/grad_sync.h"
+#include "runtime/kernels/step.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/train/replica_statistics.h"
 #include "runtime/train/trainer.h"
@@ -21,11 +22,15 @@ struct TrainerState {
   std::unique_ptr<Optimizer> optimizer = {};
   std::unique_ptr<GradSync> sync = {};
   std::unique_ptr<ReplicaStatistics> statistics = {};
+  std::unique_ptr<LossScaleKernel> loss_scaler = {};  // none without loss scaling
+  Buffer loss_scale = {};                             // a LossScale on the device
+  LossScale known_scale = {};                         // the same after the last step that was reported
   int64_t steps_done = 0;           // over all fits: schedules, Adam's t, and dropout count them
   double collective_seconds = 0.0;  // in collectives other than those of the steps
 
   size_t metric_count() const;
   Device& device() const;
+  void scale_losses(const LossScaling& scaling);
   // How many steps are queued behind the one whose results the host waits for. On hosts there is no queue.
   int run_ahead() const;
 };

@@ -51,10 +51,11 @@ TEST(Options, Defaults) {
 
 TEST(Options, GpuFlags) {
   EXPECT_FALSE(parse({}).binding.oversubscribe_gpus);
-  EXPECT_FALSE(parse({}).binding.tf32);
-  const ProgramOptions options = parse({"--oversubscribe-gpus", "--tf32", "--gpus", "0,1"});
+  EXPECT_EQ(parse({}).precision, Precision::kF32);
+  const ProgramOptions options = parse({"--oversubscribe-gpus", "--precision", "tf32", "--gpus", "0,1"});
   EXPECT_TRUE(options.binding.oversubscribe_gpus);
-  EXPECT_TRUE(options.binding.tf32);
+  EXPECT_EQ(options.precision, Precision::kTF32);
+  EXPECT_EQ(parse({"--precision", "f16"}).precision, Precision::kF16);
   EXPECT_EQ(options.binding.gpus, "0,1");
 }
 

@@ -12,7 +12,7 @@ void TerminateOnNaN::on_train_begin(const RunReport& report) {
 }
 
 Decision TerminateOnNaN::on_step_end(const StepReport& report) {
-  if (std::isfinite(report.loss)) return Decision::kContinue;
+  if (std::isfinite(report.loss) || report.skipped) return Decision::kContinue;
   if (reason_.empty()) {
     reason_ = fmt::format(
         "the loss is {} in epoch {}/{}, step {}/{}, at learning rate {:g}. Lower the learning rate, clip "

@@ -6,8 +6,9 @@
 
 namespace rondo {
 
-// Stops the run when the loss of a step is NaN or infinite, as Keras' callback does. Nothing is thrown: the
-// caller sees stopped_by "TerminateOnNaN" and, in stop_reason, where it happened and what may help.
+// Stops the run when the loss of a step is NaN or infinite, as Keras' callback does; not for steps that loss
+// scaling skipped. Nothing is thrown: the caller sees stopped_by "TerminateOnNaN" and, in stop_reason, where
+// it happened and what may help.
 class TerminateOnNaN : public Callback {
  public:
   std::string name() const override { return "TerminateOnNaN"; }
