@@ -1,6 +1,5 @@
 #include "runtime/kernels/cuda/loops.h"
 
-#include "runtime/base/error.h"
 #include "runtime/base/random.h"
 #include "runtime/kernels/cuda/element_math.h"
 #include "runtime/kernels/cuda/launch.h"
@@ -325,7 +324,6 @@ void convert(cudaStream_t stream, const From* from, To* to, int64_t count) {
 
 template <class T>
 void round_arrays(cudaStream_t stream, std::span<const RoundedArray> arrays) {
-  RONDO_CHECK(arrays.size() <= kRoundedArrays);
   RoundArrays<T> round{};
   std::array<Access, 2 * kRoundedArrays> a{};  // empty ones count for nothing
   int64_t tasks = 0;
