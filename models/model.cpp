@@ -191,6 +191,7 @@ History Model::fit(const Source& data, const ModelFitOptions& options) {
                               .validation = validation.get(),
                               .validation_batch_size = options.validation_batch_size,
                               .loader_threads = options.loader_threads,
+                              .replay_steps = options.replay_steps,
                               .callbacks = options.callbacks});
 }
 

@@ -62,6 +62,7 @@ struct ModelFitOptions {
   const Source* validation_data = nullptr;  // takes precedence over validation_split
   int64_t validation_batch_size = 0;        // 0: batch_size
   int loader_threads = 1;
+  bool replay_steps = true;  // as CUDA graphs, where they can be: see FitOptions
   std::vector<Callback*> callbacks = {};
 };
 

@@ -147,6 +147,7 @@ int train(World& world, int argc, char** argv) {
                                                      .steps_per_epoch = options.steps_per_epoch,
                                                      .seed = options.seed,
                                                      .validation_data = data.validation.get(),
+                                                     .replay_steps = options.replay_steps,
                                                      .callbacks = callbacks->pointers()});
   if (world.rank() == 0 && options.progress != ProgressMode::kNone) print_end(history.end);
   world.all_or_none("training", [&] {

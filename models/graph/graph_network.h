@@ -44,6 +44,9 @@ class GraphNetwork final : public Network {
   void prepare(int64_t rows, Mode mode) override;
   void forward(const Execution& on, const Batch& batch, Mode mode, std::span<double> sums) override;
   void backward(const Execution& on, GradSink& sink) override;
+  std::optional<std::vector<Buffer>> replay_memory() override {
+    return std::vector<Buffer>{arena_, scratch_};
+  }
   void predict(const Execution& on, const Batch& batch, std::span<float> out) override;
   Shape output_shape() const override;
 

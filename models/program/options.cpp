@@ -58,9 +58,11 @@ cxxopts::Options make_parser() {
       ("gpus", "GPUs of each host: a count, or ids such as 0,2", optional(), "GPUS")                   //
       ("oversubscribe-gpus", "let several ranks share a GPU; they sum gradients through host memory")  //
       ("precision",
-       "f32; on GPUs also tf32 (products round their inputs to 10 bits), bf16, f16 (layers compute in 16 bits, "
+       "f32; on GPUs also tf32 (products round their inputs to 10 bits), bf16, f16 (layers compute in 16 "
+       "bits, "
        "with float32 weights)",
        text("f32"), "P")                                                                               //
+      ("no-replay", "do not capture the steps of GPUs once and replay them as CUDA graphs")            //
       ("threads", "of each rank; 0: its share of the cores it may use", text("0"), "N")                //
       ("bucket-mb", "gradients are summed over ranks in pieces of this many MiB", text("25"), "SIZE")  //
       ("tune-collectives",
@@ -192,6 +194,7 @@ ProgramOptions read(const Values& values) {
   parse_gpus(options.binding.gpus);
   options.binding.oversubscribe_gpus = values.flag("oversubscribe-gpus");
   options.precision = precision_by_name(values.text("precision"));
+  options.replay_steps = !values.flag("no-replay");
   options.binding.threads = static_cast<int>(values.integer("threads", 0, 1024));
   constexpr const char* kSize = "a number above 0 and up to 4096";
   const double bucket_mb = values.real("bucket-mb", kSize);

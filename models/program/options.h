@@ -30,6 +30,7 @@ struct ProgramOptions {
 
   BindOptions binding;
   Precision precision = Precision::kF32;
+  bool replay_steps = true;
   int64_t bucket_bytes = 0;
   std::string collectives;       // a file with what they cost; empty: none
   std::string tune_collectives;  // the file to write; empty: train

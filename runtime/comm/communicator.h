@@ -129,6 +129,11 @@ class Work {
     if (state_ != nullptr) state_->order_before(stream);
     settled_ = true;
   }
+  // Of a collective that was captured, and thrown away with the capture: it never runs.
+  void abandon() {
+    settled_ = true;
+    drop();
+  }
 
  private:
   void drop() noexcept;
@@ -195,6 +200,13 @@ class Communicator {
   // Collective. The ranks that pass the same color form a communicator, ordered by key, then rank. A negative
   // color takes part and gets nullptr.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+
+  // Collectives can be captured: with options.after, an event that a capturing stream recorded, and with
+  // order_before() that stream. They run with every launch of the captured work; the ranks capture, and
+  // launch, the same collectives in the same order. What is captured goes before the communicator does.
+  virtual bool capturable() const { return false; }
+  // Queues captured work that holds collectives of this communicator, which watches it as one collective.
+  virtual void launch(CapturedWork& work, Stream& stream) { work.launch(stream); }
 
   // Lets collectives in flight advance, where no thread of their own does it. Cheap; call it between kernels.
   virtual void progress() = 0;

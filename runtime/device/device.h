@@ -46,6 +46,29 @@ class Event {
   virtual void synchronize() = 0;     // blocks the host until the event has happened
 };
 
+class Stream;
+
+// Work that was captured from a stream and is queued as a whole, any number of times. Whatever it reads,
+// writes or waits for lies where it lay at the capture: the owner keeps that memory.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;  // the streams it was queued on have been synchronized
+  // On the device of the capture, behind the stream's earlier work.
+  virtual void launch(Stream& stream) = 0;
+};
+
+// A capture under way. What the stream is given until end() is recorded and does not run; so is what other
+// streams are given behind an event that the stream recorded, and the stream must wait for that before end().
+// Meanwhile the calling thread neither allocates, nor asks or waits for events and streams, nor lets a
+// captured stream wait for an event of before: those raise DeviceError and spoil the capture, as copies of
+// memory that is not of allocate_host do. Other threads are not concerned.
+class Capture {
+ public:
+  virtual ~Capture() = default;  // without end(): what was recorded is thrown away
+  // Once, on the thread that began. Throws DeviceError where the capture was spoilt, OutOfMemory.
+  virtual std::unique_ptr<CapturedWork> end() = 0;
+};
+
 // An in-order queue of work on one device, used by one thread at a time. Every call below queues its work and
 // returns, apart from synchronize(); two streams are ordered only where one waits for an event of the other.
 // On hosts the queue is the calling thread: work is done when the call returns, and ordering calls cost
@@ -66,6 +89,8 @@ class Stream {
   // is done: not for use within a step.
   virtual void copy(void* to, const void* from, int64_t bytes) = 0;
   virtual void fill_zero(void* to, int64_t bytes) = 0;  // of `to` as in copy
+  // What it is given now is recorded by a capture, its own or that of a stream it waited for.
+  virtual bool capturing() const { return false; }
 };
 
 // Memory of a device as its allocator sees it, in bytes; 0 where it is not known.
@@ -94,6 +119,8 @@ class Device {
   virtual DeviceMemory memory() const { return {}; }
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
+  // Begins to capture what a stream of this device is given. Null where the device cannot.
+  virtual std::unique_ptr<Capture> capture(Stream& /*stream*/) { return nullptr; }
 };
 
 }  // namespace rondo

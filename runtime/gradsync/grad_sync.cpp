@@ -170,6 +170,11 @@ void GradSync::contribute_zeros() {
   launch_full_buckets();
 }
 
+void GradSync::abandon() {
+  for (State::BucketState& bucket : state_->buckets) bucket.work.abandon();
+  state_->launched = state_->waited = buckets();
+}
+
 void GradSync::launch_full_buckets() {
   State& state = *state_;
   while (state.launched < buckets() && state.buckets[static_cast<size_t>(state.launched)].missing == 0) {

@@ -65,6 +65,10 @@ class GradSync final : public GradSink {
   // InternalError when a parameter is ready already.
   void contribute_zeros();
 
+  // The step that was begun will not be finished: its work, captured from the compute stream, was thrown
+  // away.
+  void abandon();
+
   int buckets() const { return static_cast<int>(plan_.size()); }
   // Orders the compute stream behind the bucket's sum; on hosts that blocks until it is summed. Throws
   // InternalError when a parameter of it is not ready or when buckets are not waited for in order, and the

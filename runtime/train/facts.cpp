@@ -81,6 +81,7 @@ std::vector<Fact> fit_facts(const Source& data, const FitOptions& options) {
                           {"seed", fmt::format("{}", options.seed)},
                           {"validation", options.validation != nullptr ? "given" : "none"},
                           {"validation_batch_size", fmt::format("{}", options.validation_batch_size)},
+                          {"replay_steps", fmt::format("{}", options.replay_steps)},
                           {"callbacks", callbacks}};
   add_data_facts(facts, "data", data);
   if (options.validation != nullptr) add_data_facts(facts, "validation data", *options.validation);

@@ -42,6 +42,8 @@ FitRun::FitRun(TrainerState& state, const Source& data, const FitOptions& option
       states_(state.device(), state.run_ahead() + 1),
       device_sums_(state.device().allocate(static_cast<int64_t>(names_.size() * sizeof(double)))),
       tail_(state.backend.tail()),
+      replay_(state,
+              {.wanted = options.replay_steps, .full_rows = std::min(options.batch_size, data.size())}),
       queue_(static_cast<size_t>(state.run_ahead() + 1)),
       results_(state.device(), result_bytes(names_.size()), state.run_ahead() + 1),
       sums_(names_.size()),

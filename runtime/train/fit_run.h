@@ -12,6 +12,7 @@
 #include "runtime/train/evaluation.h"
 #include "runtime/train/read_back.h"
 #include "runtime/train/state_upload.h"
+#include "runtime/train/step_replay.h"
 #include "runtime/train/trainer_state.h"
 
 namespace rondo {
@@ -46,6 +47,7 @@ class FitRun {
   void check_overflows();
   void epoch();
   void queue_step();
+  void queue_work(const DeviceBatch& input);
   void begin_step(const Share& share);
   void update_weights(const Execution& on);
   void send_results();
@@ -76,6 +78,7 @@ class FitRun {
   StateUpload states_;
   Buffer device_sums_;  // of this rank's rows
   std::unique_ptr<TailKernel> tail_;
+  StepReplay replay_;
 
   // Steps that were queued and not reported yet, oldest first from queued_ - results_.underway().
   struct Queued {

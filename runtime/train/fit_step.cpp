@@ -10,13 +10,26 @@ namespace rondo {
 
 void FitRun::queue_step() {
   Stream& stream = *state_.stream;
-  GradSync& sync = *state_.sync;
   const DeviceBatch& input = input_.next(stream);
+  begin_step(input.share);
+  replay_.run(input, [this, &input] { queue_work(input); });
+  input_.done(stream);
+  send_results();
+
+  state_.statistics->saw(input.share.rows, input.share.global_rows);
+  ++state_.steps_done;
+}
+
+// May run once for many steps: nothing here may depend on the step but through the device's step state.
+void FitRun::queue_work(const DeviceBatch& input) {
+  Stream& stream = *state_.stream;
+  GradSync& sync = *state_.sync;
   const std::span<double> sums(device_sums_.as<double>(), names_.size());
   const bool has_rows = input.share.rows > 0;  // a small batch may leave nothing for this rank
-
-  begin_step(input.share);
   const Execution on{.stream = stream, .state = states_.device()};
+  if (state_.loss_scaler) {
+    state_.loss_scaler->begin(on, state_.loss_scale.as<LossScale>(), states_.device());
+  }
   if (has_rows) {
     state_.network.forward(on, input.batch, Mode::kTraining, sums);
   } else {
@@ -30,12 +43,7 @@ void FitRun::queue_step() {
   } else {
     sync.contribute_zeros();
   }
-  input_.done(stream);
   update_weights(on);
-  send_results();
-
-  state_.statistics->saw(input.share.rows, input.share.global_rows);
-  ++state_.steps_done;
 }
 
 void FitRun::begin_step(const Share& share) {
@@ -49,10 +57,6 @@ void FitRun::begin_step(const Share& share) {
   step_state_.step = state_.steps_done;
   step_state_.update += state_.known_scale.skipped;
   states_.send(*state_.stream, step_state_);
-  if (state_.loss_scaler) {
-    state_.loss_scaler->begin({.stream = *state_.stream}, state_.loss_scale.as<LossScale>(),
-                              states_.device());
-  }
   queue_[static_cast<size_t>(queued_++) % queue_.size()] = {
       .share = share, .learning_rate = static_cast<double>(step_state_.learning_rate)};
 }

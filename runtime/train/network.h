@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,6 +42,11 @@ class Network {
   // After a training forward: writes each trainable parameter's gradient (of the sum of the row losses, times
   // state.inverse_batch) and tells the sink as soon as the work that makes it final is queued.
   virtual void backward(const Execution& on, GradSink& sink) = 0;
+  // Of networks whose training passes can be captured and replayed: over batches of the same rows in the same
+  // places they queue the same work every time, and what changes from step to step they read on the device,
+  // from on.state. Gives the memory that the passes use besides parameters and batches, and that the network
+  // may let go of; replays keep it. Nothing: they are queued anew in every step.
+  virtual std::optional<std::vector<Buffer>> replay_memory() { return std::nullopt; }
   // Inference without labels: writes the output (rows, ...) in canonical order into `out`, device memory or a
   // place on the host that copies of the stream reach.
   virtual void predict(const Execution& on, const Batch& batch, std::span<float> out) = 0;

@@ -47,6 +47,10 @@ struct FitOptions {
   const Source* validation = nullptr;  // evaluated after each epoch
   int64_t validation_batch_size = 0;   // 0: batch_size
   int loader_threads = 1;              // 0: batches are read by the training thread
+  // Captures the steps of full batches once (as CUDA graphs) and then replays them, which takes the host a
+  // single launch. Where that cannot be done (hosts, gradients that go through host memory, a network whose
+  // passes change) steps are queued kernel by kernel, with the same results.
+  bool replay_steps = true;
   std::vector<Callback*> callbacks = {};
 };
 

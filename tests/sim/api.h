@@ -34,16 +34,18 @@ cudaError_t with_stream(cudaStream_t handle, F&& f) {
   });
 }
 
-// Calls that block or allocate are not allowed while a stream of the device captures in global mode; they
-// spoil the capture. Needs the lock.
+// Calls that block, ask or allocate are not allowed to any thread while a stream captures in global mode, and
+// to the capturing thread in its own mode; they spoil the capture. Needs the lock.
 inline cudaError_t forbid_in_capture(Driver& sim) {
-  bool capturing = false;
-  for (const auto& stream : sim.devices[static_cast<size_t>(std::max(current_device(), 0))].streams) {
-    if (stream->capture == nullptr || stream->capture->mode() == cudaStreamCaptureModeRelaxed) continue;
-    stream->capture->invalidate();
-    capturing = true;
+  bool forbidden = false;
+  for (const auto& device : sim.devices) {
+    for (const auto& stream : device.streams) {
+      if (stream->capture == nullptr || !stream->capture->forbids()) continue;
+      stream->capture->invalidate();
+      forbidden = true;
+    }
   }
-  return capturing ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
+  return forbidden ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
 }
 
 // The calling thread's device; its context exists from here on. Needs the lock.

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <cstring>
+#include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "runtime/kernels/cuda/host_launch.h"
@@ -252,6 +254,74 @@ TEST_F(CheckerTest, RefusesToBlockInACapture) {
   EXPECT_EQ(cudaStreamSynchronize(one_), cudaErrorStreamCaptureUnsupported);
   EXPECT_EQ(cudaStreamEndCapture(one_, &graph), cudaErrorStreamCaptureInvalidated);
   cudaGetLastError();
+}
+
+TEST_F(CheckerTest, ACaptureWaitsForNothingThatIsNotCaptured) {
+  cudaGraph_t graph = nullptr;
+  cudaEventRecord(event_, two_);
+  cudaStreamBeginCapture(one_, cudaStreamCaptureModeThreadLocal);
+  EXPECT_EQ(cudaStreamWaitEvent(one_, event_, 0), cudaErrorStreamCaptureIsolation);
+  EXPECT_EQ(cudaStreamEndCapture(one_, &graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(graph, nullptr);
+}
+
+TEST_F(CheckerTest, CapturedEventsNeverHappen) {
+  cudaGraph_t graph = nullptr;
+  cudaStreamBeginCapture(one_, cudaStreamCaptureModeThreadLocal);
+  cudaEventRecord(event_, one_);
+  EXPECT_EQ(cudaEventQuery(event_), cudaErrorCapturedEvent);
+  EXPECT_EQ(cudaStreamEndCapture(one_, &graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(cudaEventQuery(event_), cudaErrorCapturedEvent);
+  EXPECT_EQ(cudaEventSynchronize(event_), cudaErrorCapturedEvent);
+  EXPECT_EQ(cudaStreamWaitEvent(two_, event_, 0), cudaErrorCapturedEvent);
+  cudaEventRecord(event_, one_);
+  EXPECT_EQ(cudaEventSynchronize(event_), cudaSuccess);
+}
+
+// In its mode, the capturing thread alone is restricted.
+TEST_F(CheckerTest, TheCapturingThreadNeitherAsksNorAllocates) {
+  cudaGraph_t graph = nullptr;
+  cudaEventRecord(event_, two_);
+  cudaEventSynchronize(event_);
+  cudaStreamBeginCapture(one_, cudaStreamCaptureModeThreadLocal);
+  std::thread([&] {
+    cudaSetDevice(0);
+    EXPECT_EQ(cudaEventQuery(event_), cudaSuccess);
+    EXPECT_EQ(cudaStreamEndCapture(one_, &graph), cudaErrorStreamCaptureWrongThread);
+  }).join();
+  launch(one_, nullptr, a_);
+  EXPECT_EQ(cudaStreamEndCapture(one_, &graph), cudaSuccess);
+  cudaGraphDestroy(graph);
+  void* memory = nullptr;
+  for (const auto& forbidden : {std::function([&] { return cudaEventQuery(event_); }),
+                                std::function([&] { return cudaEventSynchronize(event_); }),
+                                std::function([&] { return cudaStreamQuery(two_); }),
+                                std::function([&] { return cudaStreamSynchronize(two_); }),
+                                std::function([&] { return cudaMalloc(&memory, 64); })}) {
+    cudaStreamBeginCapture(one_, cudaStreamCaptureModeThreadLocal);
+    EXPECT_EQ(forbidden(), cudaErrorStreamCaptureUnsupported);
+    EXPECT_EQ(cudaStreamEndCapture(one_, &graph), cudaErrorStreamCaptureInvalidated);
+  }
+}
+
+TEST_F(CheckerTest, AGraphNeedsMemory) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  cudaStreamBeginCapture(one_, cudaStreamCaptureModeThreadLocal);
+  launch(one_, nullptr, a_);
+  ASSERT_EQ(cudaStreamEndCapture(one_, &graph), cudaSuccess);
+  sim::fail_allocation(1);
+  EXPECT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaErrorMemoryAllocation);
+  EXPECT_EQ(exec, nullptr);
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  const auto before = sim::counters();
+  EXPECT_EQ(cudaGraphLaunch(exec, one_), cudaSuccess);
+  cudaStreamSynchronize(one_);
+  EXPECT_EQ(sim::counters().graph_launches, before.graph_launches + 1);
+  EXPECT_EQ(sim::counters().kernels, before.kernels + 1);
+  EXPECT_EQ(sim::counters().launches, before.launches);
+  cudaGraphExecDestroy(exec);
+  cudaGraphDestroy(graph);
 }
 
 using CheckerDeathTest = CheckerTest;

@@ -11,6 +11,7 @@
 #include "tests/sim/api.h"
 #include "tests/sim/call_runner.h"
 #include "tests/sim/devices.h"
+#include "tests/sim/mistakes.h"
 
 namespace rondo::sim {
 namespace {
@@ -150,7 +151,8 @@ ncclResult_t Comm::launch(std::vector<Call> calls, cudaStream_t stream) {
 ncclResult_t Comm::queue(const std::vector<Call>& calls, cudaStream_t handle) {
   const cudaError_t error = with_stream(handle, [&](Stream& stream) {
     if (stream.device() != device) return cudaErrorInvalidResourceHandle;
-    return driver().submit(stream, [self = shared_from_this(), calls] {
+    const std::shared_ptr<void> held = stream.capture != nullptr ? hold_for_graph() : nullptr;
+    return driver().submit(stream, [self = shared_from_this(), calls, held] {
       Operation operation{.name = CallRunner::name(calls.front().kind), .kernel = true};
       for (const Call& call : calls) {
         for (const Access& access : accesses_of(call, self->rank_, self->size_))
@@ -220,6 +222,23 @@ void Comm::abort() {
   // Kernels that run end; those behind others, which may never do, find it aborted.
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !running_; });
+  lock.unlock();
+  await_graphs("ncclCommAbort");
+}
+
+std::shared_ptr<void> Comm::hold_for_graph() {
+  ++graphs_;
+  return {nullptr, [self = shared_from_this()](void*) { --self->graphs_; }};
+}
+
+void Comm::await_graphs(const char* call) const {
+  for (int tries = 0; graphs_ > 0; ++tries) {
+    if (tries == 100000) {
+      mistake(std::string(call) + " waits in vain for the graphs that captured this communicator's calls");
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
 }
 
 void Comm::finish() {
@@ -232,6 +251,8 @@ void Comm::finish() {
   }
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return executed_ >= issued; });
+  lock.unlock();
+  await_graphs("ncclCommDestroy");
 }
 
 ncclResult_t Comm::fail(ncclResult_t result, const std::string& why) {

@@ -73,6 +73,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
 
   // Queues calls as one operation; ncclInProgress where it was put off.
   ncclResult_t launch(std::vector<Call> calls, cudaStream_t stream);
+  // Both wait until the last graph that holds operations of this communicator is gone, as NCCL does.
   void abort();
   void finish();                                                   // waits for what is queued
   ncclResult_t fail(ncclResult_t result, const std::string& why);  // the first one stays
@@ -96,6 +97,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   ncclResult_t queue(const std::vector<Call>& calls, cudaStream_t stream);
   void run(uint64_t sequence, int64_t number, const std::vector<Call>& calls);
   void hang();  // until it is aborted
+  std::shared_ptr<void> hold_for_graph();
+  void await_graphs(const char* call) const;
 
   int rank_, size_;
   std::thread starter_;
@@ -107,8 +110,9 @@ class Comm : public std::enable_shared_from_this<Comm> {
   std::vector<Socket> data_, control_;  // by rank
   uint64_t issued_ = 0, executed_ = 0;  // operations; issued_ under the driver's lock
   int64_t operations_ = 0;
-  uint64_t collectives_ = 0;  // executed operations in which all ranks take part
-  bool running_ = false;      // a kernel
+  uint64_t collectives_ = 0;    // executed operations in which all ranks take part
+  bool running_ = false;        // a kernel
+  std::atomic<int> graphs_{0};  // captured calls, in graphs that are still there
   uint64_t turns_ = 0, turn_ = 0;
   std::vector<std::function<ncclResult_t()>> put_off_;
   int asks_ = 0;

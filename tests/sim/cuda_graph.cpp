@@ -32,6 +32,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   *graph = nullptr;
   return with_stream(handle, [&](Stream& stream) {
     if (stream.capture == nullptr) return cudaErrorIllegalState;
+    if (!stream.capture->may_end()) return cudaErrorStreamCaptureWrongThread;
     auto made = std::make_unique<Graph>();
     const cudaError_t error = stream.capture->end(stream, *made);
     if (error == cudaSuccess) *graph = reinterpret_cast<cudaGraph_t>(made.release());
@@ -49,7 +50,9 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  return locked([&](Driver&) {
+  return locked([&](Driver& sim) {
+    *exec = nullptr;
+    if (sim.out_of_memory_now()) return cudaErrorMemoryAllocation;
     *exec = reinterpret_cast<cudaGraphExec_t>(new GraphExec(*graph_of(graph)));
     return cudaSuccess;
   });

@@ -53,6 +53,11 @@ void seed_delays(uint64_t seed) {
   driver().seed = seed;
 }
 
+void fail_allocation(int64_t n) {
+  const std::scoped_lock lock(driver().mutex);
+  driver().failing_allocation = driver().allocations + n;
+}
+
 std::vector<int> touched_devices() {
   const std::scoped_lock lock(driver().mutex);
   std::vector<int> devices;
@@ -84,6 +89,9 @@ extern "C" {
 
 void rondo_sim_seed_delays(uint64_t seed) {
   seed_delays(seed);
+}
+void rondo_sim_fail_allocation(int64_t n) {
+  fail_allocation(n);
 }
 void rondo_sim_counters(Counters* to) {
   *to = counters();

@@ -14,8 +14,9 @@ using Clock_ = std::chrono::steady_clock;
 struct EventState {
   int device = 0;
   unsigned flags = 0;
-  Mark mark;                       // of the last record; a point without a stream: never recorded
-  std::weak_ptr<Capture> capture;  // recorded in a capture
+  Mark mark;              // of the last record; a point without a stream: never recorded
+  bool captured = false;  // the last record was in a capture, this one
+  std::weak_ptr<Capture> capture;
   std::vector<int> frontier;
   std::shared_ptr<Clock_::time_point> time;  // when it was reached
 };
@@ -36,6 +37,12 @@ cudaError_t with_event(cudaEvent_t handle, F&& f) {
     }
     return f(sim, found->second);
   });
+}
+
+// The host may not ask for a captured event, nor for any while its thread captures.
+cudaError_t refuse(Driver& sim, const EventState& state) {
+  if (const auto capture = state.capture.lock()) capture->invalidate();
+  return state.captured ? cudaErrorCapturedEvent : forbid_in_capture(sim);
 }
 
 }  // namespace
@@ -102,6 +109,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
       stream.capture->invalidate();
       return cudaErrorStreamCaptureUnsupported;
     }
+    if (const cudaError_t error = forbid_in_capture(driver()); error != cudaSuccess) return error;
     const Mark mark = driver().mark(stream);
     if (!mark.point.done()) return cudaErrorNotReady;
     driver().join_host(stream.device(), mark.clock, false);
@@ -117,6 +125,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
       stream.capture->invalidate();
       return cudaErrorStreamCaptureUnsupported;
     }
+    if (const cudaError_t refused = forbid_in_capture(driver()); refused != cudaSuccess) return refused;
     if (stream.options().is_default) driver().queue(stream, {.name = "synchronization"});
     mark = driver().mark(stream);
     device = stream.device();
@@ -152,10 +161,11 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
       return cudaSuccess;
     }
     if (stream->capture != nullptr) {
-      if (state.mark.point.stream == nullptr) return cudaSuccess;
+      if (!state.captured && state.mark.point.stream == nullptr) return cudaSuccess;
       stream->capture->invalidate();
       return cudaErrorStreamCaptureIsolation;
     }
+    if (state.captured) return cudaErrorCapturedEvent;  // of a capture that is over
     sim.wait(*stream, state.mark);
     return cudaSuccess;
   });
@@ -210,6 +220,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t handle, uns
       return cudaErrorInvalidResourceHandle;
     }
     if (stream->device() != state.device) return cudaErrorInvalidResourceHandle;
+    state.captured = stream->capture != nullptr;
     state.capture = stream->capture;
     if (stream->capture != nullptr) {
       state.frontier = stream->frontier;
@@ -232,7 +243,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   return with_event(event, [&](Driver& sim, EventState& state) {
-    if (!state.capture.expired()) return cudaErrorCapturedEvent;
+    if (const cudaError_t error = refuse(sim, state); error != cudaSuccess) return error;
     if (!state.mark.point.done()) return cudaErrorNotReady;
     sim.join_host(state.device, state.mark.clock, false);
     return sim.sticky;
@@ -242,8 +253,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   Mark mark;
   int device = 0;
-  const cudaError_t error = with_event(event, [&](Driver&, EventState& state) {
-    if (!state.capture.expired()) return cudaErrorCapturedEvent;
+  const cudaError_t error = with_event(event, [&](Driver& sim, EventState& state) {
+    if (const cudaError_t refused = refuse(sim, state); refused != cudaSuccess) return refused;
     mark = state.mark;
     device = state.device;
     return cudaSuccess;

@@ -139,7 +139,9 @@ Mark Driver::queue(Stream& stream, Operation operation) {
 cudaError_t Driver::submit(Stream& stream, const OperationMaker& make, Mark* made) {
   if (sticky != cudaSuccess) return sticky;
   if (stream.capture != nullptr) return stream.capture->add(stream, make);
-  const Mark mark = queue(stream, make());
+  Operation operation = make();
+  if (operation.kernel) ++counters.launches;
+  const Mark mark = queue(stream, std::move(operation));
   if (made != nullptr) *made = mark;
   return cudaSuccess;
 }
@@ -260,7 +262,8 @@ bool Driver::takes_part_in_capture(int device) const {
 
 bool Driver::out_of_memory_now() {
   ++counters.allocations;
-  return ++allocations == config.out_of_memory_at;
+  ++allocations;
+  return allocations == config.out_of_memory_at || allocations == failing_allocation;
 }
 
 void Driver::drain(int device) {

@@ -75,6 +75,7 @@ class Driver {
   cudaError_t sticky = cudaSuccess;
   uint64_t seed = 0;
   int64_t allocations = 0;
+  int64_t failing_allocation = 0;  // besides the configuration's
 
   // The functions below want the lock held, except where they say otherwise.
 

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "tests/sim/driver.h"
@@ -34,11 +35,20 @@ class Capture {
   void invalidate() { invalid_ = true; }
   bool invalid() const { return invalid_; }
   cudaStreamCaptureMode mode() const { return mode_; }
+  // May the calling thread make calls that could wait for other work, or end this capture?
+  bool forbids() const {
+    if (mode_ == cudaStreamCaptureModeRelaxed) return false;
+    return mode_ == cudaStreamCaptureModeGlobal || thread_ == std::this_thread::get_id();
+  }
+  bool may_end() const {
+    return mode_ == cudaStreamCaptureModeRelaxed || thread_ == std::this_thread::get_id();
+  }
 
  private:
   Stream* origin_;
   cudaStreamCaptureMode mode_;
-  std::vector<std::shared_ptr<Stream>> members_;  // that joined
+  std::thread::id thread_ = std::this_thread::get_id();  // that began it
+  std::vector<std::shared_ptr<Stream>> members_;         // that joined
   Graph graph_;
   bool invalid_ = false;
 };

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <nccl.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -59,6 +60,61 @@ std::vector<T> download(const T* data, size_t count, cudaStream_t stream) {
   std::vector<T> values(count);
   cudaMemcpyAsync(values.data(), data, count * sizeof(T), cudaMemcpyDeviceToHost, stream);
   return values;
+}
+
+// A graph of one all-reduce, captured on a stream that the capture's own stream waits for.
+cudaGraphExec_t capture_all_reduce(Rank& self, float* data) {
+  cudaStream_t origin = nullptr;
+  cudaEvent_t event = nullptr;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  cudaStreamCreateWithFlags(&origin, cudaStreamNonBlocking);
+  cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+  EXPECT_EQ(cudaStreamBeginCapture(origin, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  cudaEventRecord(event, origin);
+  cudaStreamWaitEvent(self.stream, event, 0);
+  EXPECT_EQ(ncclAllReduce(data, data, 1, ncclFloat32, ncclSum, self.comm, self.stream), ncclSuccess);
+  cudaEventRecord(event, self.stream);
+  cudaStreamWaitEvent(origin, event, 0);
+  EXPECT_EQ(cudaStreamEndCapture(origin, &graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  cudaGraphDestroy(graph);
+  cudaEventDestroy(event);
+  cudaStreamDestroy(origin);
+  return exec;
+}
+
+TEST(NcclTest, CapturedCollectivesRunWithEveryLaunchOfTheGraph) {
+  run_ranks(2, [](Rank& self) {
+    float* data = upload(std::vector<float>{1.0f});
+    cudaGraphExec_t exec = capture_all_reduce(self, data);
+    EXPECT_EQ(download(data, 1, self.stream)[0], 1.0f);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(cudaGraphLaunch(exec, self.stream), cudaSuccess);
+    ncclAllReduce(data, data, 1, ncclFloat32, ncclSum, self.comm, self.stream);
+    EXPECT_EQ(download(data, 1, self.stream)[0], 16.0f);
+    cudaGraphExecDestroy(exec);
+    ncclMemFree(data);
+  });
+}
+
+TEST(NcclTest, ACommunicatorEndsAfterTheGraphsThatUseIt) {
+  run_ranks(
+      2,
+      [](Rank& self) {
+        float* data = upload(std::vector<float>{1.0f});
+        cudaGraphExec_t exec = capture_all_reduce(self, data);
+        std::atomic<bool> ended = false;
+        std::thread end([&] {
+          ncclCommAbort(self.comm);
+          ended = true;
+        });
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        EXPECT_FALSE(ended);
+        cudaGraphExecDestroy(exec);
+        end.join();
+        ncclMemFree(data);
+      },
+      true, false);
 }
 
 TEST(NcclTest, ReducesInPlaceWithEveryOperation) {

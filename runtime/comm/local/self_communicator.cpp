@@ -118,6 +118,7 @@ class SelfCommunicator final : public Communicator {
     begin();
     return color < 0 ? nullptr : std::make_unique<SelfCommunicator>(device_, failure_);
   }
+  bool capturable() const override { return true; }
   void progress() override {}
   void publish_failure(std::string_view reason) noexcept override {
     if (failure_->empty()) *failure_ = rank_name(topology_, 0) + ": " + std::string(reason);

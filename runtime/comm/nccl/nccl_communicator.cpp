@@ -52,7 +52,7 @@ bool NcclCommunicator::begin(Signature& call, const CollectiveOptions& options) 
   return true;
 }
 
-NcclWork& NcclCommunicator::take_work(const Signature& call) {
+NcclWork& NcclCommunicator::take_work(const Signature& call, bool captured) {
   if (idle_.empty()) {
     works_.push_back(std::make_unique<NcclWork>(*this));
     idle_.reserve(works_.size());
@@ -60,23 +60,42 @@ NcclWork& NcclCommunicator::take_work(const Signature& call) {
   }
   NcclWork& work = *idle_.back();
   idle_.pop_back();
-  work.flight_ = &link_->take();
+  work.flight_ = &link_->take(captured);
   work.flight_->call = call;
   return work;
 }
 
 Work NcclCommunicator::finish(const Signature& call, const CollectiveOptions& options) {
-  NcclWork& work = take_work(call);
-  Flight& flight = *work.flight_;
-  flight.limit = options.deadline.count() > 0 ? options.deadline : options_.deadline;
-  flight.deadline = Clock::now() + flight.limit;
-  stream_->record(*flight.done);
-  link_->launched(flight);
+  const bool captured = stream_->capturing();
+  NcclWork& work = take_work(call, captured);
+  if (captured) {  // runs when launch() queues it, which watches it
+    stream_->record(*work.flight_->done);
+  } else {
+    watch(work, *stream_, options.deadline);
+  }
   return Work(&work);
 }
 
+void NcclCommunicator::watch(NcclWork& work, Stream& stream, std::chrono::milliseconds deadline) {
+  Flight& flight = *work.flight_;
+  flight.limit = deadline.count() > 0 ? deadline : options_.deadline;
+  flight.deadline = Clock::now() + flight.limit;
+  stream.record(*flight.done);
+  link_->launched(flight);
+}
+
+void NcclCommunicator::launch(CapturedWork& work, Stream& stream) {
+  host_.progress();  // hears of other ranks' failures
+  link_->launch([&] { work.launch(stream); });
+  Signature call = make_signature(CollectiveKind::kBarrier, {}, {.label = "a replayed step"});
+  call.sequence = sequence_++;
+  NcclWork& all = take_work(call, false);
+  watch(all, stream, {});
+  all.release();
+}
+
 Work NcclCommunicator::refuse(const Signature& call) {
-  NcclWork& work = take_work(call);
+  NcclWork& work = take_work(call, false);
   work.flight_->mismatch = mismatch_;
   return Work(&work);
 }

@@ -70,6 +70,7 @@ Link::Link(const ncclUniqueId& id, Device& device, const LinkOptions& options)
                 options.size, seconds_text(options.connect_deadline))
           : failure_text(result, "ncclCommInitRankConfig", shared_->comm);
   fail_locked(reason);
+  abort(lock);
   throw PeerError(failure_);
 }
 
@@ -78,7 +79,7 @@ Link::~Link() {
     const std::lock_guard lock(shared_->mutex);
     stop_ = true;
   }
-  stopped_.notify_all();
+  changed_.notify_all();
   watchdog_.join();
   end_in_order();
 }
@@ -93,12 +94,15 @@ void Link::end_in_order() {
   std::unique_lock lock(shared_->mutex);
   try {
     while (shared_->comm != nullptr && !in_flight_.empty() && !in_flight_.back()->done->happened()) {
-      if (Clock::now() > deadline)
+      if (Clock::now() > deadline) {
         fail_locked("the communicator was ended while a collective was on its way");
+        break;
+      }
       lock.unlock();
       std::this_thread::sleep_for(std::chrono::microseconds(100));
       lock.lock();
     }
+    if (!failure_.empty()) return abort(lock);
     for (const auto& memory : alive) {
       if (shared_->comm == nullptr || memory->registration == nullptr) continue;
       ncclCommDeregister(shared_->comm, std::exchange(memory->registration, nullptr));
@@ -111,7 +115,7 @@ void Link::end_in_order() {
   } catch (const std::exception&) {
     // A device that failed: what is left is to let go.
   }
-  if (shared_->comm != nullptr) ncclCommAbort(std::exchange(shared_->comm, nullptr));
+  abort(lock);
 }
 
 // Waits until NCCL has done what it began; ncclInProgress when the deadline passed. Releases the lock
@@ -151,9 +155,15 @@ void Link::run(const char* name, const std::function<ncclResult_t(ncclComm_t)>& 
   throw PeerError(failure_);
 }
 
-Flight& Link::take() {
+void Link::launch(const std::function<void()>& launch) {
+  const std::lock_guard lock(shared_->mutex);  // no abort in between
+  if (!failure_.empty()) throw PeerError(failure_);
+  launch();
+}
+
+Flight& Link::take(bool captured) {
   const std::lock_guard lock(shared_->mutex);
-  retire_locked();
+  if (!captured) retire_locked();  // events may not be asked while the thread captures
   if (idle_.empty()) {
     flights_.push_back(std::make_unique<Flight>());
     flights_.back()->done = device_.make_event();
@@ -247,13 +257,26 @@ void Link::fail(const std::string& reason) noexcept {
 
 void Link::fail_locked(const std::string& reason) noexcept {
   if (failure_.empty()) failure_ = fmt::format("{}: {}", own_name_, reason);
-  if (shared_->comm != nullptr) ncclCommAbort(std::exchange(shared_->comm, nullptr));
+  changed_.notify_all();
+}
+
+// NCCL first ends its kernels, then waits for captured work to go: nobody else may be kept waiting meanwhile.
+void Link::abort(std::unique_lock<std::mutex>& lock) noexcept {
+  ncclComm_t comm = std::exchange(shared_->comm, nullptr);
+  if (comm == nullptr) return;
+  lock.unlock();
+  ncclCommAbort(comm);
+  lock.lock();
 }
 
 void Link::watch() {
   cudaSetDevice(device_index_);
   std::unique_lock lock(shared_->mutex);
-  while (!stopped_.wait_for(lock, kWatchInterval, [this] { return stop_; })) {
+  const auto to_do = [this] { return stop_ || (!failure_.empty() && shared_->comm != nullptr); };
+  for (;;) {
+    changed_.wait_for(lock, kWatchInterval, to_do);
+    if (!failure_.empty()) abort(lock);
+    if (stop_) return;
     if (shared_->comm == nullptr) continue;
     try {
       ncclResult_t state = ncclSuccess;

@@ -53,9 +53,12 @@ class Link {
   // failed.
   void run(const char* name, const std::function<ncclResult_t(ncclComm_t)>& call);
 
-  // take() gives a flight whose event is to be recorded; launched() puts it under watch, in the stream's
-  // order; let_go() says that nobody asks for it any more.
-  Flight& take();
+  // Queues captured work with collectives in it, by calling `launch`; throws PeerError when the link failed.
+  void launch(const std::function<void()>& launch);
+
+  // take() gives a flight whose event is to be recorded, in a capture or not; launched() puts it under watch,
+  // in the stream's order; let_go() says that nobody asks for it any more.
+  Flight& take(bool captured);
   void launched(Flight& flight);
   void let_go(Flight& flight);
   // Throws PeerError when the link has failed, else tells whether the flight is done.
@@ -66,7 +69,8 @@ class Link {
   // Memory for collectives in place. Any thread may drop the buffer.
   Buffer allocate(int64_t bytes, Stream& stream);
 
-  // The first reason stays; aborts what runs. Any thread.
+  // The first reason stays. What runs is aborted, by the watchdog: that ends when the last captured work that
+  // holds collectives is gone, which may be the caller's. Any thread.
   void fail(const std::string& reason) noexcept;
 
  private:
@@ -74,12 +78,13 @@ class Link {
   // What memory needs after the link is gone.
   struct Shared {
     std::mutex mutex;           // of everything here
-    ncclComm_t comm = nullptr;  // null after an abort
+    ncclComm_t comm = nullptr;  // null from an abort on
   };
 
   void watch();
   ncclResult_t settle(std::unique_lock<std::mutex>& lock, ncclResult_t result, Clock::time_point deadline);
   void fail_locked(const std::string& reason) noexcept;
+  void abort(std::unique_lock<std::mutex>& lock) noexcept;
   std::string overdue(const Flight& flight) const;
   void retire_locked();
   void end_in_order();
@@ -88,7 +93,7 @@ class Link {
   int device_index_;
   std::string own_name_;
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
-  std::condition_variable stopped_;
+  std::condition_variable changed_;
   bool stop_ = false;
   std::string failure_;
   std::vector<std::unique_ptr<Flight>> flights_;  // all there are

@@ -110,6 +110,9 @@ class NcclCommunicator final : public Communicator {
     Communicator& of_child = *child;
     return std::make_unique<NcclCommunicator>(of_child, device_, arithmetic_, options_, std::move(child));
   }
+  // Calls that are compared over the host cannot be replayed.
+  bool capturable() const override { return !options_.check_calls; }
+  void launch(CapturedWork& work, Stream& stream) override;
   void progress() override { host_.progress(); }
   void publish_failure(std::string_view reason) noexcept override {
     link_->fail(std::string(reason));
@@ -126,7 +129,8 @@ class NcclCommunicator final : public Communicator {
   // returns.
   bool begin(Signature& call, const CollectiveOptions& options);
   Work refuse(const Signature& call);
-  NcclWork& take_work(const Signature& call);
+  NcclWork& take_work(const Signature& call, bool captured);
+  void watch(NcclWork& work, Stream& stream, std::chrono::milliseconds deadline);
   Work finish(const Signature& call, const CollectiveOptions& options);
   void compare(const Signature& call, const CollectiveOptions& options);
   void compare_splits(const Signature& call, std::span<const int64_t> send_counts,

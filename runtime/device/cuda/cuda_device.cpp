@@ -12,6 +12,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/handle.h"
+#include "runtime/device/cuda/capture.h"
 #include "runtime/device/cuda/check.h"
 #include "runtime/device/cuda/memory.h"
 
@@ -48,10 +49,6 @@ std::chrono::seconds work_deadline() {
   const int seconds = text != nullptr ? std::atoi(text) : 0;
   return std::chrono::seconds(seconds > 0 ? seconds : 300);
 }
-
-// Set when the GPU has not finished its work in time. What it may still use is then left alone: to free it
-// would wait for the GPU.
-using Hung = std::shared_ptr<std::atomic<bool>>;
 
 // Blocks until `done()`, resting longer the longer it takes. CUDA's own waits know no deadline, and a GPU may
 // hang. They come behind this one and return at once: tools that check a program's order know them, not
@@ -131,6 +128,11 @@ class CudaStream final : public Stream {
     }
     RONDO_CHECK_CUDA(cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream_.get()));
   }
+  bool capturing() const override {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    RONDO_CHECK_CUDA(cudaStreamIsCapturing(stream_.get(), &status));
+    return status != cudaStreamCaptureStatusNone;
+  }
   cudaStream_t handle() const {
     RONDO_CHECK_CUDA(cudaSetDevice(index_));
     return stream_.get();
@@ -199,6 +201,7 @@ class CudaDevice final : public Device {
     return std::make_unique<CudaStream>(*this, index_, false, hung_);
   }
   std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(index_, hung_); }
+  std::unique_ptr<Capture> capture(Stream& stream) override { return begin_capture(stream, name_, hung_); }
   int index() const { return index_; }
   std::unique_ptr<Stream> make_urgent_stream() {
     return std::make_unique<CudaStream>(*this, index_, true, hung_);
