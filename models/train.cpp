@@ -22,6 +22,7 @@
 #include "runtime/comm/mpi/launcher.h"
 #include "runtime/data/source.h"
 #include "runtime/launch/collectives_file.h"
+#include "runtime/launch/local_ranks.h"
 #include "runtime/launch/openmp_wait.h"
 #include "runtime/launch/run.h"
 #include "runtime/launch/stop_on_signal.h"
@@ -190,6 +191,12 @@ std::optional<int> answer(ProgramOptions& options, int argc, char** argv) {
 int main(int argc, char** argv) {
   ProgramOptions options;
   if (const std::optional<int> code = answer(options, argc, argv)) return *code;
+  try {
+    start_local_ranks(options.binding, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: error: {}\n", program_name(argv[0]), error.what());
+    return 1;
+  }
   restart_with_short_openmp_waits(argv, options.binding.threads);
   return run(argc, argv, {.collectives_file = options.collectives},
              [&](World& world) { return train(world, argc, argv); });

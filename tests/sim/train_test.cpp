@@ -55,6 +55,42 @@ TEST_F(SimulatedTrain, HasTheHostsLossesOnOneTwoAndEightDevices) {
   }
 }
 
+TEST_F(SimulatedTrain, StartsARankForEachGpuThatIsAskedForWithoutALauncher) {
+  const auto start = [&](const std::string& gpus) {
+    return run_command(
+        fmt::format("RONDO_SIMULATED_GPUS=3 {} --model mlp --data synthetic --steps-per-epoch 2 "
+                    "--epochs 1 --validation-split 0.001 --gpus {}",
+                    train_path(), gpus),
+        folder_);
+  };
+  for (const char* two : {"2", "0,2"}) {
+    const Outcome outcome = start(two);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("2 ranks on 1 host, NCCL")) << two;
+  }
+  EXPECT_THAT(start("1").out, HasSubstr("1 rank on 1 host"));
+  const Outcome too_many = start("4");
+  EXPECT_EQ(too_many.code, 2);
+  EXPECT_THAT(too_many.err, HasSubstr("this host has 3"));
+}
+
+TEST_F(SimulatedTrain, SaysThatRanksNeedMpirun) {
+  const Outcome outcome =
+      run_command(fmt::format("RONDO_SIMULATED_GPUS=2 PATH=/nowhere {} --gpus 2", train_path()), folder_);
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("mpirun could not be started (No such file or directory)"));
+}
+
+TEST_F(SimulatedTrain, InEveryPrecision) {
+  for (const std::string precision : {"tf32", "bf16", "f16"}) {
+    const std::string line =
+        "RONDO_SIMULATED_GPUS=2 " +
+        train_line(quick() + " --progress none --device cuda --precision " + precision, 2);
+    const Outcome outcome = run_command(line, folder_, std::chrono::seconds(120));
+    EXPECT_EQ(outcome.code, 0) << precision << ": " << outcome.err;
+  }
+}
+
 // Each of the failures that a machine with GPUs can have: one message that says what it was, soon, on all
 // ranks.
 class SimulatedFailure : public ProgramTest {
