@@ -16,3 +16,5 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 find_package(nlohmann_json REQUIRED)
+find_package(HDF5 REQUIRED COMPONENTS C)  # for the program that reads and writes files of Keras
+pkg_check_modules(MINIZIP REQUIRED IMPORTED_TARGET minizip)

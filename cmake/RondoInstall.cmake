@@ -21,6 +21,9 @@ if(TARGET train)
   install(PROGRAMS $<TARGET_FILE:train> DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME rondo-train)
 endif()
 
+# The library has it inside; this copy is for systems that refuse to run programs from memory.
+install(PROGRAMS $<TARGET_FILE:keras_file_helper> DESTINATION ${CMAKE_INSTALL_LIBEXECDIR})
+
 configure_package_config_file(cmake/rondo-config.cmake.in ${CMAKE_BINARY_DIR}/rondo-config.cmake
                               INSTALL_DESTINATION ${rondo_package})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/rondo-config-version.cmake COMPATIBILITY SameMinorVersion)

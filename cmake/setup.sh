@@ -5,6 +5,7 @@ rondo_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 rondo_packages=(
   g++ cmake ninja-build ccache pkg-config libopenmpi-dev openmpi-bin libdnnl-dev ocl-icd-opencl-dev
   libcxxopts-dev nlohmann-json3-dev libspdlog-dev libfmt-dev zlib1g-dev libhwloc-dev libxxhash-dev librandom123-dev
+  libhdf5-dev libminizip-dev
   libgtest-dev libgmock-dev libbenchmark-dev dataset-fashion-mnist iproute2
 )
 

@@ -66,6 +66,11 @@ struct ModelFitOptions {
   std::vector<Callback*> callbacks = {};
 };
 
+struct LoadWeightsOptions {
+  // Layers of equal names instead of equal places; the others keep their weights.
+  bool by_name = false;
+};
+
 // A handle: copies are the same model.
 class Model {
  public:
@@ -100,6 +105,21 @@ class Model {
   // Keras' table.
   std::string summary() const;
 
+  // Files of Keras; files.h loads whole models. A model that is trained over ranks, and the template it was
+  // made from, save and load collectively: the first rank writes, every rank reads, and a failure on one is
+  // the same FileError on all. A file is replaced as a whole or not at all.
+  //
+  // Structure, weights and how the model is compiled: to .h5 or .hdf5 in the form of tf.keras 2.x, or to a
+  // .keras archive, which has no place for the last. Throws InvalidArgument for other names.
+  void save(const std::string& path) const;
+  // Weights alone: to .h5 or .hdf5 in the form of tf.keras 2.x, or to .weights.h5 in that of Keras 3.
+  void save_weights(const std::string& path) const;
+  // From any of these files, whichever Keras wrote it, also one saved from Keras' own parallel model. Throws
+  // FileError that names the first weight that does not fit, with both shapes, before anything is changed.
+  void load_weights(const std::string& path, const LoadWeightsOptions& options = {});
+  // The structure, as tf.keras 2.x writes it; in one line, or with `indent` blanks a level.
+  std::string to_json(int indent = -1) const;
+
   // Readies the network for sub-batches of `rows` and gives it, for programs with a loop of their own.
   GraphNetwork& network(int64_t rows);
   // The optimizer of the last fit; throws InvalidArgument before the first.
@@ -111,6 +131,7 @@ class Model {
  private:
   explicit Model(std::shared_ptr<ModelState> state) : state_(std::move(state)) {}
   friend struct ModelAccess;
+  friend struct ModelFiles;
   std::shared_ptr<ModelState> state_;
 };
 

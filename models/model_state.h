@@ -22,6 +22,7 @@ struct SharedGraph {
   explicit SharedGraph(Graph built) : graph(std::move(built)) {}
   Graph graph;
   const ModelState* trained_by = nullptr;  // whose trainer holds the weights in its buckets
+  Communicator* world = nullptr;           // of the parallel model made last; null: none
 };
 
 // Members are destroyed from the last to the first: the trainer before the network, both before the device.

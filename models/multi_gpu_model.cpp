@@ -57,6 +57,7 @@ struct ModelAccess {
     state->sequential = original.sequential;
     state->shared = original.shared;
     state->comm = &comm;
+    original.shared->world = &comm;
     // Weights lie on one device: the template's where it has been used already.
     state->backend = original.backend != nullptr ? original.backend : &backend;
     original.backend = state->backend;

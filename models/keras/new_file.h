@@ -1,0 +1,32 @@
+// A file that appears under its name only when it is whole.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "models/keras/descriptor.h"
+
+namespace rondo::keras {
+
+// Throws FileError. Until commit() the file has a temporary name in the same folder; without commit() it is
+// removed.
+class NewFile {
+ public:
+  explicit NewFile(const std::string& path);
+  ~NewFile();
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  int descriptor() const { return descriptor_.get(); }
+  void write(std::string_view bytes);
+  // Waits until the bytes are on the disk, gives the file its name, and waits until the folder knows.
+  void commit();
+
+ private:
+  std::string path_;
+  std::string temporary_;
+  Descriptor descriptor_;
+  bool committed_ = false;
+};
+
+}  // namespace rondo::keras

@@ -1,0 +1,27 @@
+// How a model was compiled, as files of Keras say it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/graph/config.h"
+#include "runtime/optim/optimizer.h"
+
+namespace rondo::keras {
+
+struct TrainingConfig {
+  OptimizerConfig optimizer = RMSprop{};
+  std::string loss = {};
+  std::vector<std::string> metrics = {};
+};
+
+// The attribute training_config of tf.keras 2.x.
+ConfigValue training_config(const TrainingConfig& training);
+
+// Reads training_config of .h5 files and compile_config of .keras archives, in the dialects of Keras 2.2 up
+// to
+// 3. Throws FileError for what has no counterpart here: other optimizers, losses with settings of their own,
+// several losses, weighted metrics.
+TrainingConfig training_from(const ConfigView& view);
+
+}  // namespace rondo::keras

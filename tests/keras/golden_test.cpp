@@ -1,0 +1,139 @@
+// Files that real Keras wrote: models, weights and predictions come out as they went in.
+#include <gmock/gmock.h>
+
+#include <cstring>
+
+#include "models/files.h"
+#include "models/layers/convolution.h"
+#include "models/layers/core.h"
+#include "models/model.h"
+#include "runtime/base/error.h"
+#include "runtime/data/array_source.h"
+#include "tests/keras/golden.h"
+
+namespace rondo {
+namespace {
+
+using test::golden;
+using test::GoldenArrays;
+using testing::FloatNear;
+using testing::HasSubstr;
+using testing::Pointwise;
+using testing::ThrowsMessage;
+
+std::vector<float> predict(Model& model, const GoldenArrays& io) {
+  const std::vector<int64_t>& shape = io.shape("x");
+  const Shape sample(std::span<const int64_t>(shape).subspan(1));
+  const ArraySource source({.input_shape = sample,
+                            .input = io.values("x"),
+                            .labels = std::vector<int32_t>(static_cast<size_t>(shape[0]), 0)});
+  return model.predict(source);
+}
+
+void expect_model(Model& model, const std::string& name) {
+  const GoldenArrays io(name + ".io.h5");
+  EXPECT_THAT(model.get_weights(), testing::ElementsAreArray(io.list("weight")));
+  EXPECT_THAT(predict(model, io), Pointwise(FloatNear(1e-5f), io.values("y")));
+}
+
+struct Case {
+  const char* model;
+  const char* dialect;
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.model << "." << c.dialect; }
+  std::string file(const char* ending) const { return std::string(model) + "." + dialect + ending; }
+};
+
+class Golden : public testing::TestWithParam<Case> {};
+
+TEST_P(Golden, WholeModelInHdf5) {
+  Model model = load_model(golden(GetParam().file(".h5")));
+  expect_model(model, GetParam().file(""));
+}
+
+TEST_P(Golden, Archive) {
+  Model model = load_model(golden(GetParam().file(".keras")));
+  expect_model(model, GetParam().file(""));
+}
+
+TEST_P(Golden, JsonAndWeights) {
+  const bool old = std::strcmp(GetParam().dialect, "tf") == 0;
+  Model model = model_from_json(test::read_text(golden(GetParam().file(".json"))));
+  model.load_weights(golden(GetParam().file(old ? ".only.h5" : ".weights.h5")));
+  expect_model(model, GetParam().file(""));
+}
+
+// What we write of a model that we read says the same as what we read.
+TEST_P(Golden, SurvivesOurOwnFiles) {
+  const test::Folder folder;
+  Model model = load_model(golden(GetParam().file(".h5")));
+  for (const char* name : {"m.h5", "m.keras"}) {
+    model.save(folder.file(name));
+    Model again = load_model(folder.file(name));
+    EXPECT_EQ(again.to_json(), model.to_json());
+    expect_model(again, GetParam().file(""));
+  }
+  for (const char* name : {"w.h5", "w.weights.h5"}) {
+    model.save_weights(folder.file(name));
+    Model again = model_from_json(model.to_json(2));
+    again.load_weights(folder.file(name));
+    EXPECT_EQ(again.get_weights(), model.get_weights());
+  }
+  EXPECT_THAT(folder.names(), testing::ElementsAre("m.h5", "m.keras", "w.h5", "w.weights.h5"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Golden,
+                         testing::Values(Case{"mlp", "tf"}, Case{"mlp", "k3"}, Case{"chain_of_images", "tf"},
+                                         Case{"chain_of_images", "k3"}, Case{"graph", "tf"},
+                                         Case{"graph", "k3"}),
+                         [](const auto& each) {
+                           return std::string(each.param.model) + "_" + each.param.dialect;
+                         });
+
+TEST(GoldenWeights, OfTheParallelModelLoadIntoTheTemplate) {
+  Model model = model_from_json(test::read_text(golden("graph.tf.json")));
+  model.load_weights(golden("graph.parallel.h5"));
+  EXPECT_EQ(model.get_weights(), GoldenArrays("graph.parallel.io.h5").list("weight"));
+}
+
+TEST(GoldenWeights, WithTextsOfFixedLength) {
+  Model model = model_from_json(test::read_text(golden("mlp.tf.json")));
+  model.load_weights(golden("mlp.fixed.h5"));
+  EXPECT_EQ(model.get_weights(), GoldenArrays("mlp.tf.io.h5").list("weight"));
+}
+
+TEST(GoldenWeights, WithNamesInPieces) {
+  Model model = Sequential({layers::Input({.shape = {2}}), layers::Dense{.units = 2}});
+  const auto before = model.get_weights();
+  model.load_weights(golden("long_names.h5"));
+  EXPECT_NE(model.get_weights(), before);
+}
+
+TEST(GoldenWeights, ByName) {
+  Model model = model_from_json(test::read_text(golden("graph.tf.json")));
+  const auto fresh = model.get_weights();
+  auto in = layers::Input({.shape = {8, 8, 4}});
+  auto x = layers::Conv2D{.filters = 4, .kernel_size = {3, 3}, .padding = "same", .name = "shared"}(in);
+  auto y = layers::Conv2D{.filters = 4, .kernel_size = {1, 1}, .name = "other"}(x);
+  Model part({in}, {y});
+  const auto before = part.get_weights();
+  part.load_weights(golden("graph.tf.only.h5"), {.by_name = true});
+  const auto after = part.get_weights();
+  const auto all = GoldenArrays("graph.tf.io.h5").list("weight");
+  EXPECT_THAT(all, testing::Contains(after[0]));
+  EXPECT_EQ(after[2], before[2]);
+  EXPECT_THAT([&] { part.load_weights(golden("mlp.tf.only.h5"), {.by_name = true}); },
+              ThrowsMessage<FileError>(HasSubstr("no layer with weights has the name")));
+}
+
+TEST(GoldenTraining, CompilesAsTheFileSays) {
+  const GoldenArrays run("train_adam.h5");
+  Model model = load_model(golden("trained_adam.tf.h5"));
+  const ArraySource source(
+      {.input_shape = {5}, .input = run.values("x"), .label_shape = {3}, .labels = run.values("y")});
+  const Logs logs = model.evaluate(source);
+  ASSERT_EQ(logs.size(), 2u);
+  EXPECT_EQ(logs[1].first, "accuracy");
+}
+
+}  // namespace
+}  // namespace rondo

@@ -1,0 +1,141 @@
+"""Writes the golden files that the C++ tests read: made by tf_keras and Keras 3, never by Rondo.
+
+usage: make_golden.py OUT [names of models]
+"""
+import os
+import sys
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+import h5py
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+import models
+
+out = sys.argv[1]
+chosen = sys.argv[2:] or list(models.ALL)
+tf.config.threading.set_intra_op_parallelism_threads(1)
+
+
+def path(name):
+    return os.path.join(out, name)
+
+
+def inputs_of(model, rng, rows=3):
+    shape = [int(extent) for extent in model.inputs[0].shape[1:]]
+    if "int" in str(model.inputs[0].dtype):
+        return rng.integers(0, 11, [rows] + shape).astype("int32")
+    return rng.normal(size=[rows] + shape).astype("float32")
+
+
+def give_weights(model, rng):
+    """Values that tell weights apart, moving statistics included."""
+    model.set_weights([np.abs(rng.normal(size=w.shape)).astype("float32") + 0.1 if "variance" in getattr(v, "path", v.name)
+                       else rng.normal(size=w.shape).astype("float32") * 0.5
+                       for v, w in zip(model.weights, model.get_weights())])
+
+
+def write_io(name, **arrays):
+    with h5py.File(path(name), "w") as f:
+        for key, value in arrays.items():
+            f[key] = np.asarray(value, "float32")
+
+
+for name in chosen:
+    for dialect, k in (("tf", tf_keras), ("k3", keras)):
+        k.backend.clear_session()
+        rng = np.random.default_rng(len(name))
+        model = models.ALL[name](k)
+        give_weights(model, rng)
+        x = inputs_of(model, rng)
+        # Canonical order is that of get_weights.
+        arrays = {f"weight{i:02}": w for i, w in enumerate(model.get_weights())}
+        write_io(f"{name}.{dialect}.io.h5", x=x, y=model.predict(x, verbose=0), **arrays)
+        with open(path(f"{name}.{dialect}.json"), "w") as f:
+            f.write(model.to_json())
+        model.save(path(f"{name}.{dialect}.h5"))
+        model.save(path(f"{name}.{dialect}.keras"))
+        if dialect == "tf":
+            model.save_weights(path(f"{name}.tf.only.h5"))
+        else:
+            model.save_weights(path(f"{name}.k3.weights.h5"))
+
+# What multi_gpu_model of Keras 2 built: slices of the batch through one template, joined again.
+if "graph" in chosen:
+    tf_keras.backend.clear_session()
+    rng = np.random.default_rng(5)
+    template = models.graph(tf_keras)
+    give_weights(template, rng)
+    x = tf_keras.layers.Input((8, 8, 4), name="image")
+    parts = [template(tf_keras.layers.Lambda(lambda t, i=i: t[i::2])(x)) for i in range(2)]
+    parallel = tf_keras.Model(x, tf_keras.layers.Concatenate(axis=0, name="out")(parts))
+    parallel.save_weights(path("graph.parallel.h5"))
+    write_io("graph.parallel.io.h5", **{f"weight{i:02}": w for i, w in enumerate(template.get_weights())})
+
+# Names of layers that are longer than an attribute takes; h5py before version 3 wrote texts of fixed length.
+if "mlp" in chosen:
+    tf_keras.backend.clear_session()
+    long = tf_keras.Sequential([tf_keras.layers.Input((2,)), tf_keras.layers.Dense(2)] +
+                               [tf_keras.layers.Activation("linear", name=f"{i:02}" + "n" * 990) for i in range(66)])
+    rng = np.random.default_rng(6)
+    give_weights(long, rng)
+    long.save_weights(path("long_names.h5"))
+    with h5py.File(path("long_names.h5"), "a") as f:
+        print("pieces:", [a for a in f.attrs if a.startswith("layer_names")])
+    source = h5py.File(path("mlp.tf.only.h5"), "r")
+    with h5py.File(path("mlp.fixed.h5"), "w") as f:
+        f.attrs["layer_names"] = np.array([str(n if isinstance(n, str) else n.decode()) for n in source.attrs["layer_names"]], "S")
+        f.attrs["backend"] = np.bytes_("tensorflow")
+        f.attrs["keras_version"] = np.bytes_("2.3.1")
+        for layer in source:
+            if layer == "top_level_model_weights":
+                continue
+            group = f.create_group(layer)
+            names = [n if isinstance(n, str) else n.decode() for n in source[layer].attrs["weight_names"]]
+            group.attrs["weight_names"] = np.array(names, "S") if names else np.array([])
+            for n in names:
+                group.create_dataset(n, data=np.asarray(source[layer][n]))
+
+# Three steps of each optimizer: full batches, no shuffling, so that only the update can differ.
+OPTIMIZERS = {
+    "sgd": lambda o: o.SGD(0.1),
+    "sgd_momentum": lambda o: o.SGD(0.1, momentum=0.9, nesterov=True),
+    "rmsprop": lambda o: o.RMSprop(0.01),
+    "rmsprop_centered": lambda o: o.RMSprop(0.01, momentum=0.5, centered=True),
+    "adagrad": lambda o: o.Adagrad(0.05),
+    "adadelta": lambda o: o.Adadelta(1.0),
+    "adam": lambda o: o.Adam(0.01),
+    "amsgrad": lambda o: o.Adam(0.01, amsgrad=True),
+    "adamax": lambda o: o.Adamax(0.01),
+    "nadam": lambda o: o.Nadam(0.01),
+}
+
+
+def small(k):
+    L = k.layers
+    return k.Sequential([L.Input((5,)), L.Dense(6, activation="tanh"), L.BatchNormalization(), L.Dense(3, activation="softmax")],
+                        name="small")
+
+
+if "mlp" in chosen:
+    for name, make in OPTIMIZERS.items():
+        tf_keras.backend.clear_session()
+        rng = np.random.default_rng(7)
+        model = small(tf_keras)
+        give_weights(model, rng)
+        before = model.get_weights()
+        x = rng.normal(size=(12, 5)).astype("float32")
+        y = np.eye(3, dtype="float32")[rng.integers(0, 3, 12)]
+        model.compile(make(tf_keras.optimizers.legacy), "categorical_crossentropy", metrics=["accuracy"])
+        losses = []
+        for step in range(3):
+            losses.append(model.train_on_batch(x, y)[0])
+            if step == 1 and name in ("adam", "sgd_momentum", "rmsprop"):
+                model.save(path(f"trained_{name}.tf.h5"))  # with optimizer state, one step before the end
+        after = model.get_weights()
+        write_io(f"train_{name}.h5", x=x, y=y, losses=losses, **{f"before{i}": w for i, w in enumerate(before)},
+                 **{f"after{i}": w for i, w in enumerate(after)})
+print("tf_keras", tf_keras.__version__, "keras", keras.__version__, "tensorflow", tf.__version__, "h5py", h5py.__version__)
