@@ -14,7 +14,6 @@ namespace {
 void check(const Conv2DSpec& spec) {
   require(spec.input.shape.rank() == 4, "conv2d reads (batch, height, width, channels), got {}",
           spec.input.shape.text());
-  require(spec.input.dtype == DType::kF32, "conv2d works on float32, got {}", dtype_name(spec.input.dtype));
   require(spec.input.elements() > 0, "conv2d needs at least one element, got {}", spec.input.shape.text());
   require(spec.filters > 0, "{}: the number of filters must be positive", describe(spec));
   require(spec.groups > 0 && spec.input.shape[3] % spec.groups == 0 && spec.filters % spec.groups == 0,

@@ -203,6 +203,7 @@ TEST_F(LinearTest, BadSpecsAreRefused) {
   EXPECT_THROW(backend->conv2d({.input = plain({1, 8, 8, 3}), .filters = 4, .groups = 2}), InvalidArgument);
   EXPECT_THROW(backend->conv2d({.input = plain({1, 2, 2, 3}), .filters = 4, .kernel_size = {3, 3}}),
                InvalidArgument);
+  EXPECT_THROW(backend->conv2d({.input = {{1, 8, 8, 1}, DType::kI32, {}}, .filters = 1}), InvalidArgument);
   EXPECT_THROW(backend->dense({.input = plain({4, 3}), .units = 0}), InvalidArgument);
   EXPECT_THROW(backend->dense({.input = plain({4, 3, 2}), .units = 1}), InvalidArgument);
   EXPECT_THROW(backend->dense({.input = plain({0, 3}), .units = 1}), InvalidArgument);

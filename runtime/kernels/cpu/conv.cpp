@@ -146,7 +146,9 @@ class CpuConv2D final : public LinearKernel<Conv2DKernel> {
 }  // namespace
 
 std::unique_ptr<Conv2DKernel> make_conv2d(ContextPtr context, const Conv2DSpec& spec) {
-  return std::make_unique<CpuConv2D>(context, spec, geometry(spec));
+  const Geometry shapes = geometry(spec);  // its checks have the better messages
+  require_float(spec.input, "conv2d");
+  return std::make_unique<CpuConv2D>(context, spec, shapes);
 }
 
 }  // namespace rondo::cpu
