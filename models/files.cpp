@@ -178,7 +178,7 @@ void Model::load_weights(const std::string& path, const LoadWeightsOptions& opti
 }
 
 std::string Model::to_json(int indent) const {
-  ConfigValue structure = ModelFiles::structure(*this);
+  const ConfigValue structure = keras::keras3_config(ModelFiles::structure(*this));
   Config config = *structure.as<Config>();
   config.set("keras_version", keras::kKerasVersion);
   config.set("backend", "tensorflow");

@@ -1,4 +1,4 @@
-// The configuration that Keras 3 reads in .keras archives.
+// The configuration that Keras 3 reads in JSON and .keras archives.
 #pragma once
 
 #include "models/graph/config.h"

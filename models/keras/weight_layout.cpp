@@ -241,6 +241,7 @@ void put_weights_keras3(Group& group, const Graph& graph, WeightValues values) {
   RONDO_CHECK(values.size() == graph.weights().size());
   ClassNames names;
   Group& layers = group.make_group("layers");
+  group.make_group("vars");  // of the model itself
   size_t next = 0;
   for (const auto& layer : graph.layers()) {
     const std::string path = names.next(layer->class_name());

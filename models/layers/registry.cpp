@@ -53,7 +53,7 @@ std::shared_ptr<Layer> layer_from_config(std::string_view class_name, const Conf
     raise<FileError>("{}: layers of class \"{}\" are not supported; these are: {}", config.where(),
                      class_name, names);
   }
-  check_dtype(config);
+  if (class_name != "InputLayer") check_dtype(config);  // words may be whole numbers
   std::shared_ptr<Layer> layer;
   try {
     layer = found->make(config);

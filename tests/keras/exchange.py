@@ -1,0 +1,140 @@
+"""Exchanges files with real Keras in both directions and compares predictions.
+
+usage: exchange.py PROGRAM GOLDEN RESULTS
+PROGRAM is keras_exchange, GOLDEN the folder of the golden files, RESULTS the Markdown file to write.
+"""
+import datetime
+import os
+import subprocess
+import sys
+import tempfile
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+import h5py
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+import models
+
+program, golden, results = sys.argv[1:4]
+TOLERANCE = 1e-5
+rows, failures = [], 0
+
+
+def read(path):
+    with h5py.File(path, "r") as f:
+        return {key: f[key][()] for key in f}
+
+
+def note(direction, name, file, reader, error, detail=""):
+    global failures
+    good = error is not None and error <= TOLERANCE
+    failures += not good
+    shown = "failed: " + detail.splitlines()[-1][:160].replace("|", "/") if error is None else f"{error:.1e}"
+    rows.append(f"| {direction} | {name} | {file} | {reader} | {shown} | {'yes' if good else '**no**'} |")
+    print(rows[-1], flush=True)
+
+
+def compare(direction, name, file, reader, predict, wanted):
+    try:
+        got = np.asarray(predict())
+        error = float(np.max(np.abs(got.reshape(wanted.shape) - wanted)))
+        note(direction, name, file, reader, error if np.isfinite(error) else None, "not finite")
+    except Exception as problem:  # whatever a reader does belongs into the table
+        note(direction, name, file, reader, None, str(problem) or repr(problem))
+
+
+def run(*words):
+    done = subprocess.run([program, *words], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip() or f"status {done.returncode}")
+    return done.stdout
+
+
+def ours_in_keras(name, folder):
+    try:
+        run("write", name, folder)
+    except RuntimeError as problem:
+        return note("ours to Keras", name, "-", "-", None, str(problem))
+    base = os.path.join(folder, name)
+    io = read(base + ".io.h5")
+    for label, k in ((f"tf_keras {tf_keras.__version__}", tf_keras), (f"keras {keras.__version__}", keras)):
+        k.backend.clear_session()
+        for ending in (".h5", ".keras"):
+            compare("ours to Keras", name, ending, label,
+                    lambda: k.models.load_model(base + ending, compile=False).predict(io["x"], verbose=0), io["y"])
+
+        def weights_alone():
+            model = k.models.model_from_json(open(base + ".json").read())
+            model.load_weights(base + ".weights.h5")
+            return model.predict(io["x"], verbose=0)
+
+        compare("ours to Keras", name, ".json + .weights.h5", label, weights_alone, io["y"])
+    return None
+
+
+def predict_with_us(file, io, folder):
+    out = os.path.join(folder, "out.h5")
+    run("predict", file, io, out)
+    return read(out)["y"]
+
+
+APPLICATIONS = {"xception": ("Xception", 75), "resnet50": ("ResNet50", 32), "vgg16": ("VGG16", 32),
+                "mobilenet": ("MobileNet", 32), "inception_v3": ("InceptionV3", 75)}
+
+
+def keras_in_ours(folder):
+    for name, (cls, size) in APPLICATIONS.items():
+        for label, k in (("tf_keras", tf_keras), ("keras", keras)):
+            k.backend.clear_session()
+            rng = np.random.default_rng(1)
+            model = getattr(k.applications, cls)(weights=None, input_shape=(size, size, 3), classes=10)
+            x = rng.normal(size=(2, size, size, 3)).astype("float32")
+            for layer in model.layers:  # moving statistics that count
+                if "BatchNormalization" in type(layer).__name__:
+                    layer.set_weights([np.abs(rng.normal(1.0, 0.1, w.shape)) for w in layer.get_weights()])
+            wanted = model.predict(x, verbose=0)
+            io = os.path.join(folder, "in.h5")
+            with h5py.File(io, "w") as f:
+                f["x"] = x
+            for ending in (".h5", ".keras"):
+                file = os.path.join(folder, "theirs" + ending)
+                model.save(file)
+                compare("Keras to ours", name, ending, f"of {label} {k.__version__}",
+                        lambda: predict_with_us(file, io, folder), wanted)
+
+
+def golden_in_ours(folder):
+    for name in models.ALL:
+        for dialect, label in (("tf", "tf_keras"), ("k3", "keras")):
+            io = os.path.join(golden, f"{name}.{dialect}.io.h5")
+            for ending in (".h5", ".keras"):
+                compare("Keras to ours", name, ending, f"of {label}, a golden file",
+                        lambda: predict_with_us(os.path.join(golden, f"{name}.{dialect}{ending}"), io, folder),
+                        read(io)["y"])
+
+
+with tempfile.TemporaryDirectory() as folder:
+    names = [line.split()[0] for line in run("names").splitlines()]
+    for name in names:
+        ours_in_keras(name, folder)
+    keras_in_ours(folder)
+    golden_in_ours(folder)
+
+with open(results, "w") as f:
+    f.write(f"""# Files exchanged with Keras
+
+Written by `tests/keras/run.sh` on {datetime.date.today()}: tf_keras {tf_keras.__version__}, keras {keras.__version__} on
+TensorFlow {tf.__version__}, h5py {h5py.__version__}, all on the CPU. The error is the largest difference of any predicted
+number; up to {TOLERANCE:g} passes. Zoo models have 10 classes and small images here; the others are those of `models.py`.
+
+{len(rows) - failures} of {len(rows)} exchanges pass.
+
+| direction | model | file | reader or writer | error | passes |
+|---|---|---|---|---|---|
+""")
+    f.write("\n".join(rows) + "\n")
+sys.exit(1 if failures else 0)
