@@ -45,8 +45,8 @@ struct CompileOptions {
   std::vector<std::string> metrics = {};
   BucketOptions buckets = {};
   // In which layers compute; weights and whatever the user sees are float32 in any. kBF16 and kF16 are for
-  // GPUs. With kF16 the gradients are scaled as loss_scaling says, and a step in which one overflows changes no
-  // weight.
+  // GPUs. With kF16 the gradients are scaled as loss_scaling says, and a step in which one overflows changes
+  // no weight.
   Precision precision = Precision::kF32;
   LossScaling loss_scaling = {};
 };

@@ -79,8 +79,8 @@ class PlanBuilder {
   // The value itself where it has this layout, else a copy, made once for all readers.
   ValueId in_layout(ValueId value, const Layout& layout);
   ValueId canonical(ValueId value) { return in_layout(value, Layout{}); }
-  // The value itself where it has this type, else a converted copy, made once for all readers. From float32 to
-  // the type that layers compute in, or back.
+  // The value itself where it has this type, else a converted copy, made once for all readers. From float32
+  // to the type that layers compute in, or back.
   ValueId in_type(ValueId value, DType dtype);
   // The same elements, in canonical order, under another shape.
   ValueId reshape(ValueId value, const Shape& shape);
@@ -114,8 +114,8 @@ class PlanBuilder {
   std::optional<Layout> imposed_layout(const Weight& weight) const;
   // The weight's parameter, put on the device as `desc` says when it is not there yet. Counts a use.
   Parameter& parameter(Weight& weight, const TensorDesc& desc);
-  // The weight as a kernel that computes in `dtype` reads it: its own memory, or a copy, rounded once a pass for
-  // all readers, whose elements lie in the parameter's order.
+  // The weight as a kernel that computes in `dtype` reads it: its own memory, or a copy, rounded once a pass
+  // for all readers, whose elements lie in the parameter's order.
   WeightOperand weight_operand(const Parameter& parameter, DType dtype);
   // Within on_backward: where to write, and that it was written by the steps added so far.
   WeightGradient begin_weight_gradient(Parameter& parameter);

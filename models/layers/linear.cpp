@@ -2,7 +2,8 @@
 
 namespace rondo {
 
-std::vector<ValueId> with_operands(std::vector<ValueId> values, std::initializer_list<WeightOperand> operands) {
+std::vector<ValueId> with_operands(std::vector<ValueId> values,
+                                   std::initializer_list<WeightOperand> operands) {
   for (const WeightOperand& operand : operands) {
     if (operand.rounded >= 0) values.push_back(operand.rounded);
   }

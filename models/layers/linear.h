@@ -19,7 +19,8 @@ struct LinearWeights {
 };
 
 // What a step reads, where weights of 16 bits are among it.
-std::vector<ValueId> with_operands(std::vector<ValueId> values, std::initializer_list<WeightOperand> operands);
+std::vector<ValueId> with_operands(std::vector<ValueId> values,
+                                   std::initializer_list<WeightOperand> operands);
 
 namespace detail {
 
@@ -72,8 +73,9 @@ ValueId append_linear(PlanBuilder& builder, K& kernel, const LinearWeights& weig
   const Tensor& from = builder.tensor(x);
   const Tensor& to = builder.tensor(y);
   const WeightOperand w_operand = builder.weight_operand(kernel_parameter, kernel.input().dtype);
-  const WeightOperand b_operand =
-      bias_parameter ? builder.weight_operand(*bias_parameter, kernel.input().dtype) : WeightOperand{&kNoTensor};
+  const WeightOperand b_operand = bias_parameter
+                                      ? builder.weight_operand(*bias_parameter, kernel.input().dtype)
+                                      : WeightOperand{&kNoTensor};
   const Tensor& w = *w_operand.tensor;
   const Tensor& b = *b_operand.tensor;
   builder.add_step(

@@ -21,14 +21,14 @@ struct Conv2DSpec {
   bool use_bias = true;
   Activation activation = Activation::kLinear;
   Mode mode = Mode::kTraining;
-  bool input_gradient = true;                // false for the first layer: backward_input is not prepared
+  bool input_gradient = true;  // false for the first layer: backward_input is not prepared
   bool tf32 = false;  // float32 operands may be rounded to 10 bits of fraction, where the device gains by it
   std::optional<Layout> kernel_layout = {};  // imposed on the parameter; absent: the kernel chooses
 };
 
-// Computes in the type of its input. Where that has 16 bits, input and output and their gradients have it too,
-// kernel() and bias() still describe the float32 parameters, forward and backward_input are given copies of
-// those rounded to the input's type, in the same order, and gradients of parameters come out in float32.
+// Computes in the type of its input. Where that has 16 bits, input and output and their gradients have it
+// too, kernel() and bias() still describe the float32 parameters, forward and backward_input are given copies
+// of those rounded to the input's type, in the same order, and gradients of parameters come out in float32.
 class Conv2DKernel : public Kernel {
  public:
   virtual const TensorDesc& input()

@@ -90,7 +90,8 @@ History FitRun::run() {
 void FitRun::check_overflows() {
   if (overflow_.empty() && skipped_ > 0 && skipped_ == steps_done_) {
     overflow_ = fmt::format(
-        "gradients were not finite in any of the {} steps, so that no weight has changed; the loss scale is down "
+        "gradients were not finite in any of the {} steps, so that no weight has changed; the loss scale is "
+        "down "
         "to {:g}. Train for more steps, or begin with a smaller scale",
         steps_done_, state_.known_scale.scale);
   }

@@ -19,8 +19,8 @@ namespace rondo {
 
 class TailKernel;
 
-// What a step sends to the host, by offset in bytes: the gradients' norm, the loss scale after the step, and the
-// tail of the last bucket.
+// What a step sends to the host, by offset in bytes: the gradients' norm, the loss scale after the step, and
+// the tail of the last bucket.
 struct StepResult {
   static constexpr int64_t kNorm = 0;
   static constexpr int64_t kScale = sizeof(double);
@@ -110,8 +110,8 @@ class FitRun {
   Stopwatch run_watch_;
   int64_t steps_done_ = 0;
   int64_t samples_ = 0;
-  int64_t skipped_ = 0;   // steps, by loss scaling
-  std::string overflow_;  // why the run cannot go on
+  int64_t skipped_ = 0;        // steps, by loss scaling
+  std::string overflow_;       // why the run cannot go on
   double busy_seconds_ = 0.0;  // in steps, validation and agreement
   double collectives_before_ = 0.0;
   History history_;

@@ -83,10 +83,8 @@ void FitRun::update_weights(const Execution& on) {
 
 void FitRun::send_results() {
   const std::span<const float> tail = state_.sync->tail();
-  std::array<ReadBack::Piece, 3> pieces{
-      ReadBack::Piece{.data = tail.data(),
-                      .bytes = static_cast<int64_t>(tail.size_bytes()),
-                      .offset = StepResult::kTail}};
+  std::array<ReadBack::Piece, 3> pieces{ReadBack::Piece{
+      .data = tail.data(), .bytes = static_cast<int64_t>(tail.size_bytes()), .offset = StepResult::kTail}};
   size_t used = 1;
   if (state_.optimizer->needs_norm()) {
     pieces[used++] = {.data = state_.optimizer->norm(), .bytes = sizeof(double), .offset = StepResult::kNorm};
@@ -115,7 +113,8 @@ void FitRun::read_results() {
   const auto* tail = reinterpret_cast<const float*>(result + StepResult::kTail);
   for (size_t i = 0; i < sums_.size(); ++i) sums_[i] = static_cast<double>(tail[i]);
   if (tail[sums_.size()] > 0.0f) stopping_ = true;
-  report_.gradient_norm = state_.optimizer->needs_norm() ? *reinterpret_cast<const double*>(result + StepResult::kNorm) : 0.0;
+  report_.gradient_norm =
+      state_.optimizer->needs_norm() ? *reinterpret_cast<const double*>(result + StepResult::kNorm) : 0.0;
   if (state_.loss_scaler) read_scale(*reinterpret_cast<const LossScale*>(result + StepResult::kScale));
 }
 

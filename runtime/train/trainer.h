@@ -29,8 +29,8 @@ struct TrainerOptions {
   OptimizerConfig optimizer = SGD{};
   BucketOptions buckets = {};
   // What the network computes in: equal on all ranks. For kF16 the trainer scales the gradients, see step.h.
-  // A step in which one is not finite changes neither weights nor the optimizer's state, and its number is not
-  // counted by the optimizer: by Adam's correction at once, by schedules when the host has heard of it.
+  // A step in which one is not finite changes neither weights nor the optimizer's state, and its number is
+  // not counted by the optimizer: by Adam's correction at once, by schedules when the host has heard of it.
   Precision precision = Precision::kF32;
   LossScaling loss_scaling = {};
 };

@@ -39,11 +39,10 @@ class CudaBatchNorm final : public BatchNormKernel {
     auto *mean = parameters.moving_mean.as<float>(), *variance = parameters.moving_variance.as<float>();
     const auto count = static_cast<double>(norm_.rows);
     const bool corrected = spec_.input.shape.rank() == 4 && norm_.rows > 1;
-    const MovingStatistics moving{
-        .mean = mean,
-        .variance = variance,
-        .momentum = spec_.momentum,
-        .correction = static_cast<float>(corrected ? count / (count - 1.0) : 1.0)};
+    const MovingStatistics moving{.mean = mean,
+                                  .variance = variance,
+                                  .momentum = spec_.momentum,
+                                  .correction = static_cast<float>(corrected ? count / (count - 1.0) : 1.0)};
     with_element(spec_.input.dtype, [&]<class T>(Element<T>) {
       if (spec_.mode == Mode::kTraining) {
         batch_norm_training(handle_of(on.stream), norm, moving, in.as<const T>(), out.as<T>());

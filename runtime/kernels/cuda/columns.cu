@@ -187,8 +187,7 @@ int64_t column_parts(int64_t rows, int64_t channels) {
 }
 
 template <class T>
-void column_sums(cudaStream_t stream, const T* x, int64_t rows, int64_t channels, double* parts,
-                 float* out) {
+void column_sums(cudaStream_t stream, const T* x, int64_t rows, int64_t channels, double* parts, float* out) {
   const Parts split = cut(rows, channels);
   const int64_t tasks = split.count * channels;
   launch_elements("column sums", stream, tasks,
@@ -249,19 +248,19 @@ void batch_norm_backward(cudaStream_t stream, const NormArrays& norm, const T* x
       {reads(norm.parts, 2 * tasks * kDouble), writes(norm.parts, 2 * tasks * kDouble),
        writes(d_beta, d_beta != nullptr ? channels : 0), writes(d_gamma, d_gamma != nullptr ? channels : 0)},
       GradientTotals{split, betas, gammas, d_beta, d_gamma});
-  launch_elements("batch norm gradient", stream, count,
-                  {reads(norm.parts, 2 * tasks * kDouble), reads(norm.mean, channels),
-                   reads(norm.scale, channels), reads(norm.gamma, norm.gamma != nullptr ? channels : 0),
-                   reads(x, count * kBytesOf<T>), reads(dy, count * kBytesOf<T>),
-                   writes(dx, count * kBytesOf<T>)},
-                  InputGradient<T>{norm, betas, gammas, x, dy, dx, count < int64_t{1} << 32});
+  launch_elements(
+      "batch norm gradient", stream, count,
+      {reads(norm.parts, 2 * tasks * kDouble), reads(norm.mean, channels), reads(norm.scale, channels),
+       reads(norm.gamma, norm.gamma != nullptr ? channels : 0), reads(x, count * kBytesOf<T>),
+       reads(dy, count * kBytesOf<T>), writes(dx, count * kBytesOf<T>)},
+      InputGradient<T>{norm, betas, gammas, x, dy, dx, count < int64_t{1} << 32});
 }
 
-#define INSTANTIATE(T)                                                                                     \
-  template void column_sums(cudaStream_t, const T*, int64_t, int64_t, double*, float*);                    \
+#define INSTANTIATE(T)                                                                                       \
+  template void column_sums(cudaStream_t, const T*, int64_t, int64_t, double*, float*);                      \
   template void batch_norm_training(cudaStream_t, const NormArrays&, const MovingStatistics&, const T*, T*); \
-  template void batch_norm_inference(cudaStream_t, const NormArrays&, const float*, const float*, const T*, \
-                                     T*);                                                                  \
+  template void batch_norm_inference(cudaStream_t, const NormArrays&, const float*, const float*, const T*,  \
+                                     T*);                                                                    \
   template void batch_norm_backward(cudaStream_t, const NormArrays&, const T*, const T*, T*, float*, float*);
 RONDO_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE

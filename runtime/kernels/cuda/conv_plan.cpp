@@ -34,8 +34,8 @@ void describe_images(TensorDescriptor& into, cudnnDataType_t type, const Shape& 
                                                static_cast<int>(shape[1]), static_cast<int>(shape[2])));
 }
 
-// The library's best guess that is deterministic and fits. Where products of float32 must be `exact` they are,
-// whatever the guess was made for; `set_math` and `size_of` ask what that takes.
+// The library's best guess that is deterministic and fits. Where products of float32 must be `exact` they
+// are, whatever the guess was made for; `set_math` and `size_of` ask what that takes.
 template <class Algorithm, class Performance, class SetMath, class SizeOf>
 bool take_first(std::span<const Performance> candidates, bool exact, Chosen<Algorithm>& into,
                 const SetMath& set_math, const SizeOf& size_of) {

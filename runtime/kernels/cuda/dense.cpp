@@ -36,11 +36,8 @@ class CudaDense final : public DenseKernel {
     sum_fused_ = weight_gradient_.has_value();
     if (!weight_gradient_) weight_gradient_ = plain(weights);
     if (!spec.input_gradient) return;
-    input_gradient_ = plain({.rows = rows_,
-                             .columns = features,
-                             .inner = units,
-                             .transpose_b = true,
-                             .out = spec.input.dtype});
+    input_gradient_ = plain(
+        {.rows = rows_, .columns = features, .inner = units, .transpose_b = true, .out = spec.input.dtype});
   }
 
   int64_t scratch_bytes() const override {

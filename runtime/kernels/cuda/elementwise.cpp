@@ -32,8 +32,8 @@ class CudaActivation final : public ActivationKernel {
                 const Tensor& grad_in) override {
     if (f_ == Activation::kLinear) return on.stream.copy(grad_in.data, grad_out.data, desc_.bytes());
     with_element(desc_.dtype, [&]<class T>(Element<T>) {
-      activation_backward(handle_of(on.stream), f_, grad_out.as<const T>(), out.as<const T>(), grad_in.as<T>(),
-                          desc_.elements());
+      activation_backward(handle_of(on.stream), f_, grad_out.as<const T>(), out.as<const T>(),
+                          grad_in.as<T>(), desc_.elements());
     });
   }
 

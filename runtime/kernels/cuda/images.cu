@@ -288,10 +288,10 @@ template <class T>
 void max_pool_backward(cudaStream_t stream, const WindowGeometry& g, const T* dy, const uint16_t* where,
                        T* dx) {
   const int64_t count = outputs(g, g.channels);
-  launch_elements("maximum pooling gradient", stream, pixels_of(g),
-                  {reads(dy, count * kBytesOf<T>), reads(where, count * 2),
-                   writes(dx, pixels_of(g) * kBytesOf<T>)},
-                  MaxBackward<T>{g, dy, where, dx});
+  launch_elements(
+      "maximum pooling gradient", stream, pixels_of(g),
+      {reads(dy, count * kBytesOf<T>), reads(where, count * 2), writes(dx, pixels_of(g) * kBytesOf<T>)},
+      MaxBackward<T>{g, dy, where, dx});
 }
 
 template <class T>
@@ -344,8 +344,8 @@ void grouped_conv_forward(cudaStream_t stream, const GroupedConv& g, const T* x,
 template <class T>
 void grouped_conv_input(cudaStream_t stream, const GroupedConv& g, const T* dy, const T* w, T* dx) {
   launch_elements("convolution in groups, input gradient", stream, pixels_of(g.window),
-                  {reads(dy, outputs(g.window, g.filters) * kBytesOf<T>), reads(w, weights_of(g) * kBytesOf<T>),
-                   writes(dx, pixels_of(g.window) * kBytesOf<T>)},
+                  {reads(dy, outputs(g.window, g.filters) * kBytesOf<T>),
+                   reads(w, weights_of(g) * kBytesOf<T>), writes(dx, pixels_of(g.window) * kBytesOf<T>)},
                   ConvInput<T>{g, dy, w, dx});
 }
 
@@ -358,24 +358,23 @@ void grouped_conv_weights(cudaStream_t stream, const GroupedConv& g, const T* x,
                           float* dw) {
   const int64_t pixels = outputs(g.window, 1), count = grouped_conv_parts(g), weights = weights_of(g);
   const int64_t part_bytes = count * weights * static_cast<int64_t>(sizeof(double));
-  launch_elements(
-      "convolution in groups, weight gradient", stream, count * weights,
-      {reads(x, pixels_of(g.window) * kBytesOf<T>), reads(dy, pixels * g.filters * kBytesOf<T>),
-       writes(parts, part_bytes)},
-      ConvWeightParts<T>{g, x, dy, pixels, (pixels + count - 1) / count, parts});
+  launch_elements("convolution in groups, weight gradient", stream, count * weights,
+                  {reads(x, pixels_of(g.window) * kBytesOf<T>), reads(dy, pixels * g.filters * kBytesOf<T>),
+                   writes(parts, part_bytes)},
+                  ConvWeightParts<T>{g, x, dy, pixels, (pixels + count - 1) / count, parts});
   launch_elements("convolution in groups, weight totals", stream, weights,
                   {reads(parts, part_bytes), writes(dw, weights * kFloat)}, ConvWeights{g, parts, count, dw});
 }
 
-#define INSTANTIATE(T)                                                                                      \
-  template void max_pool_forward(cudaStream_t, const WindowGeometry&, const T*, T*, uint16_t*);             \
-  template void max_pool_backward(cudaStream_t, const WindowGeometry&, const T*, const uint16_t*, T*);      \
-  template void average_pool_forward(cudaStream_t, const WindowGeometry&, const T*, T*);                    \
-  template void average_pool_backward(cudaStream_t, const WindowGeometry&, const T*, T*);                   \
-  template void pad_image(cudaStream_t, const Padding&, const T*, T*);                                      \
-  template void crop_image(cudaStream_t, const Padding&, const T*, T*);                                     \
-  template void grouped_conv_forward(cudaStream_t, const GroupedConv&, const T*, const T*, T*);             \
-  template void grouped_conv_input(cudaStream_t, const GroupedConv&, const T*, const T*, T*);               \
+#define INSTANTIATE(T)                                                                                 \
+  template void max_pool_forward(cudaStream_t, const WindowGeometry&, const T*, T*, uint16_t*);        \
+  template void max_pool_backward(cudaStream_t, const WindowGeometry&, const T*, const uint16_t*, T*); \
+  template void average_pool_forward(cudaStream_t, const WindowGeometry&, const T*, T*);               \
+  template void average_pool_backward(cudaStream_t, const WindowGeometry&, const T*, T*);              \
+  template void pad_image(cudaStream_t, const Padding&, const T*, T*);                                 \
+  template void crop_image(cudaStream_t, const Padding&, const T*, T*);                                \
+  template void grouped_conv_forward(cudaStream_t, const GroupedConv&, const T*, const T*, T*);        \
+  template void grouped_conv_input(cudaStream_t, const GroupedConv&, const T*, const T*, T*);          \
   template void grouped_conv_weights(cudaStream_t, const GroupedConv&, const T*, const T*, double*, float*);
 RONDO_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE

@@ -282,29 +282,27 @@ void activation_forward(cudaStream_t stream, Activation f, const T* x, T* y, int
 }
 
 template <class T>
-void activation_backward(cudaStream_t stream, Activation f, const T* dy, const T* y, T* dx,
-                         int64_t count) {
+void activation_backward(cudaStream_t stream, Activation f, const T* dy, const T* y, T* dx, int64_t count) {
   with_activation(f, [&](auto functor) {
-    launch_elements("activation gradient", stream, count,
-                    {reads(dy, count * kBytesOf<T>), reads(y, count * kBytesOf<T>),
-                     writes(dx, count * kBytesOf<T>)},
-                    Backward<decltype(functor), T>{functor, dy, y, dx});
+    launch_elements(
+        "activation gradient", stream, count,
+        {reads(dy, count * kBytesOf<T>), reads(y, count * kBytesOf<T>), writes(dx, count * kBytesOf<T>)},
+        Backward<decltype(functor), T>{functor, dy, y, dx});
   });
 }
 
 template <class T>
-void bias_activation(cudaStream_t stream, Activation f, const T* bias, T* y, int64_t rows,
-                     int64_t channels) {
+void bias_activation(cudaStream_t stream, Activation f, const T* bias, T* y, int64_t rows, int64_t channels) {
   const int64_t count = rows * channels;
   if (bias == nullptr) {
     if (f != Activation::kLinear) activation_forward(stream, f, y, y, count);
     return;
   }
   with_activation(f, [&](auto functor) {
-    launch_elements("bias and activation", stream, count,
-                    {reads(bias, channels * kBytesOf<T>), reads(y, count * kBytesOf<T>),
-                     writes(y, count * kBytesOf<T>)},
-                    BiasForward<decltype(functor), T>{functor, bias, y, channels, count < int64_t{1} << 32});
+    launch_elements(
+        "bias and activation", stream, count,
+        {reads(bias, channels * kBytesOf<T>), reads(y, count * kBytesOf<T>), writes(y, count * kBytesOf<T>)},
+        BiasForward<decltype(functor), T>{functor, bias, y, channels, count < int64_t{1} << 32});
   });
 }
 
@@ -336,9 +334,9 @@ void round_arrays(cudaStream_t stream, std::span<const RoundedArray> arrays) {
     a[2 * i + 1] = writes(array.to, array.count * kBytesOf<T>);
   }
   launch_teams("round weights", stream, tasks, 256,
-               {a[0],  a[1],  a[2],  a[3],  a[4],  a[5],  a[6],  a[7],  a[8],  a[9],  a[10], a[11],
-                a[12], a[13], a[14], a[15], a[16], a[17], a[18], a[19], a[20], a[21], a[22], a[23],
-                a[24], a[25], a[26], a[27], a[28], a[29], a[30], a[31]},
+               {a[0],  a[1],  a[2],  a[3],  a[4],  a[5],  a[6],  a[7],  a[8],  a[9],  a[10],
+                a[11], a[12], a[13], a[14], a[15], a[16], a[17], a[18], a[19], a[20], a[21],
+                a[22], a[23], a[24], a[25], a[26], a[27], a[28], a[29], a[30], a[31]},
                round);
 }
 
@@ -400,18 +398,18 @@ void clip_norm(cudaStream_t stream, double limit, const double* square_sums, int
 }
 
 void scale_step(cudaStream_t stream, const LossScale* scale, StepState* state) {
-  launch_elements("loss scale", stream, 1,
-                  {reads(scale, sizeof(LossScale)), reads(state, sizeof(StepState)),
-                   writes(state, sizeof(StepState))},
-                  ScaleStep{scale, state});
+  launch_elements(
+      "loss scale", stream, 1,
+      {reads(scale, sizeof(LossScale)), reads(state, sizeof(StepState)), writes(state, sizeof(StepState))},
+      ScaleStep{scale, state});
 }
 
 void decide_step(cudaStream_t stream, const LossScaling& scaling, const double* square_sums, int64_t count,
                  LossScale* scale, StepState* state) {
   const int64_t bytes = count * static_cast<int64_t>(sizeof(double));
   launch_elements("finite gradients", stream, 1,
-                  {reads(square_sums, bytes), reads(scale, sizeof(LossScale)), writes(scale, sizeof(LossScale)),
-                   writes(state, sizeof(StepState))},
+                  {reads(square_sums, bytes), reads(scale, sizeof(LossScale)),
+                   writes(scale, sizeof(LossScale)), writes(state, sizeof(StepState))},
                   DecideStep{scaling, square_sums, count, scale, state});
 }
 
@@ -422,16 +420,16 @@ void fill_tail(cudaStream_t stream, const double* sums, int64_t count, const Ste
                   FillTail{sums, count, state, tail});
 }
 
-#define INSTANTIATE(T)                                                                                   \
-  template void activation_forward(cudaStream_t, Activation, const T*, T*, int64_t); \
-  template void activation_backward(cudaStream_t, Activation, const T*, const T*, T*, int64_t); \
-  template void bias_activation(cudaStream_t, Activation, const T*, T*, int64_t, int64_t);               \
-  template void add(cudaStream_t, const T*, const T*, T*, int64_t);                                      \
-  template void convert(cudaStream_t, const float*, T*, int64_t);                                        \
-  template void copy_runs(cudaStream_t, const T*, T*, const Runs&);                                      \
-  template void transpose(cudaStream_t, const T*, T*, int64_t, int64_t);                                 \
+#define INSTANTIATE(T)                                                                                       \
+  template void activation_forward(cudaStream_t, Activation, const T*, T*, int64_t);                         \
+  template void activation_backward(cudaStream_t, Activation, const T*, const T*, T*, int64_t);              \
+  template void bias_activation(cudaStream_t, Activation, const T*, T*, int64_t, int64_t);                   \
+  template void add(cudaStream_t, const T*, const T*, T*, int64_t);                                          \
+  template void convert(cudaStream_t, const float*, T*, int64_t);                                            \
+  template void copy_runs(cudaStream_t, const T*, T*, const Runs&);                                          \
+  template void transpose(cudaStream_t, const T*, T*, int64_t, int64_t);                                     \
   template void dropout_forward(cudaStream_t, const DropoutArguments&, const StepState*, const T*, uint8_t*, \
-                                T*);                                                                     \
+                                T*);                                                                         \
   template void apply_mask(cudaStream_t, const T*, const uint8_t*, float, T*, int64_t);
 RONDO_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE

@@ -48,7 +48,8 @@ constexpr size_t kRoundedArrays = 16;
 template <class T>
 void round_arrays(cudaStream_t stream, std::span<const RoundedArray> arrays);
 
-// `runs` stretches of `length` elements: stretch r goes from `from + r * from_stride` to `to + r * to_stride`.
+// `runs` stretches of `length` elements: stretch r goes from `from + r * from_stride` to `to + r *
+// to_stride`.
 struct Runs {
   int64_t runs = 0, length = 0, from_stride = 0, to_stride = 0;
 };
