@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "models/graph/config.h"
 #include "models/graph/graph.h"
 #include "models/graph/graph_network.h"
+#include "models/graph/nested.h"
 #include "models/graph/precision.h"
 #include "models/graph/weights.h"
+#include "models/layers/structure.h"
 #include "models/local_evaluation.h"
 #include "models/losses/losses.h"
 #include "models/model_state.h"
@@ -23,13 +26,76 @@ namespace rondo {
 
 ModelState::ModelState() = default;
 
+namespace {
+
+// A model that is called as a layer.
+class ModelLayer final : public NestedModel {
+ public:
+  explicit ModelLayer(const std::shared_ptr<ModelState>& state)
+      : NestedModel(state->name, state->sequential, {state->shared, &state->shared->graph}),
+        shared_(state->shared),
+        state_(state) {}
+  SharedGraph& shared() const { return *shared_; }
+  std::shared_ptr<ModelState> state() const { return state_.lock(); }  // null once its handles are gone
+  Config config() const override {
+    const ConfigValue whole =
+        structure_config(shared_->graph, name(), class_name() == std::string_view("Sequential"));
+    return *whole.as<Config>()->find("config")->as<Config>();
+  }
+
+ private:
+  std::shared_ptr<SharedGraph> shared_;
+  std::weak_ptr<ModelState> state_;
+};
+
+// visit(layer) for every model nested in a model.
+template <class Visit>
+void each_nested(const SharedGraph& shared, const Visit& visit) {
+  for (const auto& layer : shared.graph.layers()) {
+    const auto* model = dynamic_cast<const ModelLayer*>(layer.get());
+    if (model == nullptr) continue;
+    visit(*model);
+    each_nested(model->shared(), visit);
+  }
+}
+// visit(shared) for a model and every model nested in it.
+template <class Visit>
+void each_model(SharedGraph& shared, const Visit& visit) {
+  visit(shared);
+  each_nested(shared, [&](const ModelLayer& model) { visit(model.shared()); });
+}
+
+}  // namespace
+
 // The next trainer of these weights must not think that they are still in these buckets.
 ModelState::~ModelState() {
-  if (shared && shared->trained_by == this) shared->trained_by = nullptr;
+  if (!shared) return;
+  each_model(*shared, [&](SharedGraph& each) {
+    if (each.trained_by == this) each.trained_by = nullptr;
+  });
+}
+
+bool ModelState::holds_weights() const {
+  const ParameterList& parameters = shared->graph.parameters();
+  if (shared->trained_by != this || trained_at.size() != parameters.size()) return false;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i]->value.data != trained_at[i]) return false;
+  }
+  return true;
 }
 
 // A model that was not given a world trains alone, on all cores of the process.
 void ModelState::bind() {
+  if (backend == nullptr) {
+    // The weights of a model that is called as a layer may have been put somewhere already.
+    each_nested(*shared, [&](const ModelLayer& model) {
+      const std::shared_ptr<ModelState> inner = model.state();
+      if (!inner || inner->backend == nullptr || backend != nullptr) return;
+      own_device = inner->own_device;
+      own_backend = inner->own_backend;
+      backend = inner->backend;
+    });
+  }
   if (backend == nullptr) {
     own_device = make_cpu_device(static_cast<int>(affinity_cores().cores.size()));
     own_backend = make_cpu_backend(*own_device);
@@ -41,9 +107,20 @@ void ModelState::bind() {
   }
 }
 
+void ModelState::bind_nested() {
+  each_nested(*shared, [&](const ModelLayer& model) {
+    const std::shared_ptr<ModelState> inner = model.state();
+    if (!inner || inner->backend != nullptr) return;
+    inner->own_device = own_device;
+    inner->own_backend = own_backend;
+    inner->backend = backend;
+  });
+}
+
 GraphNetwork& ModelState::get_network(int64_t rows) {
   if (!network) {
     bind();
+    bind_nested();
     network = std::make_unique<GraphNetwork>(
         shared->graph, *backend,
         NetworkOptions{.nominal_rows = rows, .objective = objective, .precision = options.precision});
@@ -55,7 +132,7 @@ Trainer& ModelState::get_trainer(int64_t rows) {
   GraphNetwork& net = get_network(rows);
   // A trainer keeps the weights in its buckets. If another model of the same weights has trained since, they
   // have moved, and so must we.
-  if (shared->trained_by != this) trainer.reset();
+  if (!holds_weights()) trainer.reset();
   if (!trainer) {
     quiesce();
     trainer = std::make_unique<Trainer>(*comm, *backend, net,
@@ -63,7 +140,9 @@ Trainer& ModelState::get_trainer(int64_t rows) {
                                                        .buckets = options.buckets,
                                                        .precision = options.precision,
                                                        .loss_scaling = options.loss_scaling});
-    shared->trained_by = this;
+    each_model(*shared, [&](SharedGraph& each) { each.trained_by = this; });
+    trained_at.clear();
+    for (const Parameter* parameter : shared->graph.parameters()) trained_at.push_back(parameter->value.data);
   }
   return *trainer;
 }
@@ -139,6 +218,17 @@ Sequential::Sequential(std::span<const LayerHandle> layers, const ModelOptions& 
 Sequential::Sequential(const std::vector<SymbolicTensor>& ends, const ModelOptions& options)
     : Model({ends.front()}, {ends.back()}, options) {
   state().sequential = true;
+}
+
+LayerHandle Model::as_layer() const {
+  if (!state_->as_layer) state_->as_layer = std::make_shared<ModelLayer>(state_);
+  return LayerHandle(state_->as_layer);
+}
+SymbolicTensor Model::operator()(const SymbolicTensor& input) const {
+  return as_layer()(input);
+}
+SymbolicTensor Model::operator()(const std::vector<SymbolicTensor>& inputs) const {
+  return as_layer()(inputs);
 }
 
 const std::string& Model::name() const {

@@ -84,6 +84,13 @@ class Model {
   Shape input_shape() const;
   Shape output_shape() const;
 
+  // Calls the model as a layer of another, sharing its layers and weights: a tensor for each input. Throws
+  // InvalidArgument for other shapes than its inputs', Unavailable for a model with several outputs.
+  SymbolicTensor operator()(const SymbolicTensor& input) const;
+  SymbolicTensor operator()(const std::vector<SymbolicTensor>& inputs) const;
+  // The same for a Sequential's list.
+  LayerHandle as_layer() const;
+
   // Checks every name; throws InvalidArgument that lists what there is. Models with several inputs or outputs
   // cannot be trained yet: Unavailable. So is a precision that the model's device does not compute in;
   // where that is chosen later, fit, evaluate and predict say so.

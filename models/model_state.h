@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "models/graph/graph.h"
 #include "models/graph/objective.h"
@@ -34,8 +35,8 @@ struct ModelState {
   bool sequential = false;
   std::shared_ptr<SharedGraph> shared;
 
-  std::unique_ptr<Device> own_device;
-  std::unique_ptr<KernelBackend> own_backend;
+  std::shared_ptr<Device> own_device;  // shared with the models that are called as layers of this one
+  std::shared_ptr<KernelBackend> own_backend;
   std::unique_ptr<Communicator> own_comm;
   KernelBackend* backend = nullptr;  // null until bound
   Communicator* comm = nullptr;
@@ -44,14 +45,20 @@ struct ModelState {
   std::optional<Objective> objective;  // absent: not compiled
   std::unique_ptr<GraphNetwork> network;
   std::unique_ptr<Trainer> trainer;
+  std::vector<const void*> trained_at;  // where the trainer put each weight
+  std::shared_ptr<Layer> as_layer;      // null until the model is called
 
   void bind();
+  // Models that are called as layers of this one, however deep, have one backend with it.
+  void bind_nested();
   // Waits until nothing queued touches the weights or the networks' memory any more.
   void quiesce() const;
   // This rank's rows of a full batch, rounded up: the same on all ranks.
   int64_t nominal_rows(int64_t batch_size);
   GraphNetwork& get_network(int64_t rows);
   Trainer& get_trainer(int64_t rows);
+  // The weights are still where this state's trainer put them: no trainer of another model has them now.
+  bool holds_weights() const;
 };
 
 }  // namespace rondo

@@ -110,7 +110,12 @@ std::string summarize(const Graph& graph, const std::string& name, bool sequenti
   out += table.rule('=');
   out += fmt::format("Total params: {}\nTrainable params: {}\nNon-trainable params: {}\n", thousands(total),
                      thousands(trainable), thousands(total - trainable));
-  return out + table.rule('_');
+  out += table.rule('_');
+  if (const int64_t products = graph.multiply_adds(); products > 0) {
+    out += fmt::format("One sample, forward: {} multiply-adds, {:.4g} GFLOPs\n", thousands(products),
+                       2e-9 * static_cast<double>(products));
+  }
+  return out;
 }
 
 }  // namespace rondo

@@ -21,6 +21,7 @@
 #include "runtime/comm/cost_model.h"
 #include "runtime/comm/mpi/launcher.h"
 #include "runtime/data/source.h"
+#include "runtime/data/synthetic.h"
 #include "runtime/launch/collectives_file.h"
 #include "runtime/launch/local_ranks.h"
 #include "runtime/launch/openmp_wait.h"
@@ -127,7 +128,9 @@ int train(World& world, int argc, char** argv) {
     world.bind(options.binding);
     check_precision(world.backend(), options.precision);
     callbacks.emplace(options, world);
-    data = open_data(options.data, options.validation_split, options.seed);
+    const auto [input_shape, classes] = zoo::preset(options.model);
+    data = open_data(options.data, options.validation_split, options.seed,
+                     {.input_shape = input_shape, .classes = classes});
   });
   world.device_comm();  // so that the banner names it
   if (world.rank() == 0 && options.progress != ProgressMode::kNone) {
@@ -177,9 +180,11 @@ std::optional<int> answer(ProgramOptions& options, int argc, char** argv) {
     case Action::kCheckBuild:
       fmt::print("Rondo {}\n{}", version(), parts_of_this_build());
       break;
-    case Action::kSummary:
-      fmt::print("{}", make_model(options, {28, 28, 1}, 10).summary());
+    case Action::kSummary: {
+      const auto [input_shape, classes] = zoo::preset(options.model);
+      fmt::print("{}", make_model(options, input_shape, classes).summary());
       break;
+    }
     case Action::kTrain:
       break;
   }

@@ -2,8 +2,8 @@
 
 #include <array>
 
+#include "runtime/base/activations.h"
 #include "runtime/base/error.h"
-#include "runtime/base/functors.h"
 
 namespace rondo {
 namespace {
@@ -11,15 +11,24 @@ namespace {
 struct Entry {
   std::string_view name;
   ActivationKind kind;
-  std::optional<Activation> function;
+  std::optional<ActivationFunction> function;
 };
 
-constexpr std::array<Entry, 5> kActivations{{
+constexpr std::array<Entry, 14> kActivations{{
     {"linear", ActivationKind::kLinear, Activation::kLinear},
     {"relu", ActivationKind::kRelu, Activation::kRelu},
     {"sigmoid", ActivationKind::kSigmoid, Activation::kSigmoid},
     {"tanh", ActivationKind::kTanh, Activation::kTanh},
     {"softmax", ActivationKind::kSoftmax, std::nullopt},
+    {"elu", ActivationKind::kElu, Activation::kElu},
+    {"selu", ActivationKind::kSelu, Activation::kSelu},
+    {"softplus", ActivationKind::kSoftplus, Activation::kSoftplus},
+    {"softsign", ActivationKind::kSoftsign, Activation::kSoftsign},
+    {"hard_sigmoid", ActivationKind::kHardSigmoid, Activation::kHardSigmoid},
+    {"exponential", ActivationKind::kExponential, Activation::kExponential},
+    {"swish", ActivationKind::kSwish, Activation::kSwish},
+    {"gelu", ActivationKind::kGelu, Activation::kGelu},
+    {"relu6", ActivationKind::kRelu6, ActivationFunction::clipped_relu(6.0f, 0.0f, 0.0f)},
 }};
 
 const Entry& entry(ActivationKind kind) {
@@ -46,7 +55,12 @@ std::string_view activation_name(ActivationKind kind) {
   return entry(kind).name;
 }
 
-std::optional<Activation> elementwise(ActivationKind kind) {
+std::optional<Activation> fused_function(ActivationKind kind) {
+  const auto& function = entry(kind).function;
+  return function && fusible(function->kind) ? std::optional(function->kind) : std::nullopt;
+}
+
+std::optional<ActivationFunction> elementwise(ActivationKind kind) {
   return entry(kind).function;
 }
 

@@ -10,6 +10,9 @@ namespace rondo {
 // Appends an activation of `in`, in place where nobody else needs it, with its gradient. Linear gives `in`
 // itself.
 ValueId append_activation(PlanBuilder& builder, ValueId in, ActivationKind kind, const std::string& name);
+// The same of an element-wise function with parameters.
+ValueId append_activation(PlanBuilder& builder, ValueId in, const ActivationFunction& function,
+                          const std::string& name);
 // The same on the side: never in place, no gradient.
 ValueId append_activation_copy(PlanBuilder& builder, ValueId in, ActivationKind kind,
                                const std::string& name);

@@ -114,17 +114,66 @@ void Graph::name_layers() {
 }
 
 void Graph::collect_weights(uint64_t seed) {
-  for (const auto& layer : layers_) {
-    for (const auto& weight : layer->weights()) {
-      Parameter& parameter = weight->parameter;
-      if (parameter.name.empty()) {
-        parameter.name = layer->name() + "/" + weight->name;
-        weight->key = {seed, RandomPurpose::kInitializer, static_cast<uint32_t>(weights_.size())};
-      }
-      weights_.push_back(weight.get());
-      parameters_.push_back(&parameter);
-    }
+  for (const auto& layer : layers_) collect_weights_of(*layer, "", seed);
+}
+
+// Weights of a nested model are named "<model>/<layer>/<weight>"; its own graph has keyed their values.
+void Graph::collect_weights_of(const Layer& layer, const std::string& prefix, uint64_t seed) {
+  if (const Graph* inner = layer.nested()) {
+    for (const auto& each : inner->layers()) collect_weights_of(*each, prefix + layer.name() + "/", seed);
+    return;
   }
+  for (const auto& weight : layer.weights()) {
+    if (std::find(weights_.begin(), weights_.end(), weight.get()) != weights_.end()) continue;
+    Parameter& parameter = weight->parameter;
+    if (parameter.name.empty()) {
+      weight->key = {seed, RandomPurpose::kInitializer, static_cast<uint32_t>(weights_.size())};
+    }
+    if (parameter.name.empty() || !prefix.empty()) {
+      parameter.name = prefix + layer.name() + "/" + weight->name;
+    }
+    weights_.push_back(weight.get());
+    parameters_.push_back(&parameter);
+  }
+}
+
+namespace {
+
+using Places = std::unordered_map<const Node*, SymbolicTensor>;
+
+// Fills `places` with what stands for each call of `graph`; those of its inputs are there already.
+void flatten(const Graph& graph, Places& places) {
+  for (const auto& node : graph.nodes()) {
+    if (places.contains(node.get())) continue;
+    std::vector<SymbolicTensor> inputs;
+    for (const SymbolicTensor& input : node->inputs) inputs.push_back(places.at(input.node().get()));
+    const Graph* inner = node->layer->nested();
+    if (inner == nullptr) {
+      places[node.get()] =
+          SymbolicTensor(std::make_shared<const Node>(Node{node->layer, inputs, node->output}));
+      continue;
+    }
+    Places within;
+    for (size_t i = 0; i < inputs.size(); ++i) within[inner->inputs()[i].node().get()] = inputs[i];
+    flatten(*inner, within);
+    places[node.get()] = within.at(inner->outputs().front().node().get());
+  }
+}
+
+}  // namespace
+
+std::optional<Graph> Graph::flattened() const {
+  const auto is_nested = [](const auto& layer) { return layer->nested() != nullptr; };
+  if (std::none_of(layers_.begin(), layers_.end(), is_nested)) return std::nullopt;
+  Places places;
+  for (const SymbolicTensor& input : inputs_) places[input.node().get()] = input;
+  flatten(*this, places);
+  Graph flat;
+  flat.inputs_ = inputs_;
+  for (const SymbolicTensor& output : outputs_) flat.outputs_.push_back(places.at(output.node().get()));
+  flat.find_nodes();
+  flat.order_layers();
+  return flat;
 }
 
 const std::vector<const Node*>& Graph::consumers(const Node& node) const {
@@ -141,6 +190,16 @@ bool Graph::is_output(const Node& node) const {
 int64_t Graph::count_params(bool trainable_only) const {
   int64_t count = 0;
   for (const auto& layer : layers_) count += layer->count_params(trainable_only);
+  return count;
+}
+
+int64_t Graph::multiply_adds() const {
+  int64_t count = 0;
+  for (const auto& node : nodes_) {
+    std::vector<Shape> inputs;
+    for (const SymbolicTensor& input : node->inputs) inputs.push_back(input.shape());
+    count += node->layer->multiply_adds(inputs);
+  }
   return count;
 }
 

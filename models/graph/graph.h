@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -15,8 +16,8 @@ class Graph {
  public:
   // Finds the calls that lead from `inputs` to `outputs`, names unnamed layers as Keras does ("conv2d",
   // "conv2d_1", ...), names their parameters, and keys the initial values of weights that are in no model yet
-  // by (seed, index of the weight). Throws InvalidArgument when an output depends on an Input that is not listed, a listed input
-  // is no Input or is not used, or two layers have one name.
+  // by (seed, index of the weight). Throws InvalidArgument when an output depends on an Input that is not
+  // listed, a listed input is no Input or is not used, or two layers have one name.
   Graph(std::vector<SymbolicTensor> inputs, std::vector<SymbolicTensor> outputs, uint64_t seed);
 
   const std::vector<SymbolicTensor>& inputs() const { return inputs_; }
@@ -33,12 +34,19 @@ class Graph {
   const std::vector<Weight*>& weights() const { return weights_; }
   const ParameterList& parameters() const { return parameters_; }
   int64_t count_params(bool trainable_only = false) const;
+  // The same function with the calls of nested models in their places, for plans: layers keep their names,
+  // which may occur twice. Nothing where no model is nested.
+  std::optional<Graph> flattened() const;
+  // Of one sample's forward pass, over all calls: see Layer::multiply_adds.
+  int64_t multiply_adds() const;
 
  private:
+  Graph() = default;
   void find_nodes();
   void order_layers();
   void name_layers();
   void collect_weights(uint64_t seed);
+  void collect_weights_of(const Layer& layer, const std::string& prefix, uint64_t seed);
 
   std::vector<SymbolicTensor> inputs_;
   std::vector<SymbolicTensor> outputs_;

@@ -73,7 +73,7 @@ class GraphCompiler {
     const auto& readers = graph_.consumers(node);
     if (!node.layer->fuses_activation() || readers.size() != 1 || graph_.is_output(node)) return nullptr;
     const Node& next = *readers.front();
-    const bool fits = next.layer->is_activation() && elementwise(next.layer->output_activation());
+    const bool fits = next.layer->is_activation() && fused_function(next.layer->output_activation());
     return fits && !takes_logits(next) ? &next : nullptr;
   }
 
@@ -94,7 +94,7 @@ class GraphCompiler {
       Layer::Call call{.inputs = inputs, .name = node.layer->name()};
       call.logits = takes_logits(node);
       if (const Node* activation = fused_activation(node)) {
-        call.fused = elementwise(activation->layer->output_activation());
+        call.fused = fused_function(activation->layer->output_activation());
         fused_.emplace(activation, true);
       }
       out = node.layer->compile(builder_, call);
@@ -118,6 +118,7 @@ class GraphCompiler {
     const bool logits = takes_logits(*output_);
     const ValueId prediction = builder_.in_type(builder_.canonical(values_.at(output_)), DType::kF32);
     append_loss(prediction, logits);
+    builder_.append_penalties(request_.sums);
     size_t index = 0;
     for (const NamedMetric& metric : objective()->metrics) append_metric(metric, prediction, logits, ++index);
   }
@@ -182,7 +183,8 @@ class GraphCompiler {
 
 std::unique_ptr<Plan> compile_plan(const Graph& graph, KernelBackend& backend, Stream& stream,
                                    const PlanRequest& request) {
-  return GraphCompiler(graph, backend, stream, request).run();
+  const std::optional<Graph> flat = graph.flattened();
+  return GraphCompiler(flat ? *flat : graph, backend, stream, request).run();
 }
 
 }  // namespace rondo

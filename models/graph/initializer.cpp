@@ -1,16 +1,18 @@
 #include "models/graph/initializer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "runtime/base/error.h"
 
 namespace rondo {
 namespace {
 
-enum class Distribution : uint8_t { kConstant, kUniform, kNormal, kTruncated };
+enum class Distribution : uint8_t { kConstant, kUniform, kNormal, kTruncated, kOrthogonal };
 
 struct Rule {
   Distribution distribution = Distribution::kConstant;
@@ -25,7 +27,7 @@ struct Fans {
 
 constexpr std::string_view kNames =
     "zeros, ones, glorot_uniform, glorot_normal, he_uniform, he_normal, lecun_uniform, lecun_normal, "
-    "random_uniform, random_normal";
+    "random_uniform, random_normal, orthogonal";
 
 // The deviation of a unit normal that is cut off at two deviations.
 constexpr double kTruncatedDeviation = .87962566103423978;
@@ -70,6 +72,7 @@ std::optional<Rule> find_rule(std::string_view name, double a, double b, const S
   if (name == "normal") return Rule{Distribution::kNormal, a, b};
   if (name == "random_uniform") return Rule{Distribution::kUniform, -0.05, 0.05};
   if (name == "random_normal") return Rule{Distribution::kNormal, 0.0, 0.05};
+  if (name == "orthogonal") return Rule{Distribution::kOrthogonal, 0.0, 1.0};
   return scaled(name, shape);
 }
 
@@ -84,6 +87,41 @@ double draw_normal(const RandomKey& key, uint64_t element, bool truncated) {
     const auto words = random_words(key, attempt, element);
     for (const double value : {standard_normal(words[0], words[1]), standard_normal(words[2], words[3])}) {
       if (!truncated || std::abs(value) <= 2.0) return value;
+    }
+  }
+}
+
+// Q of a normal matrix' QR decomposition with a positive diagonal in R (Gram and Schmidt, in float64), so
+// that it is drawn evenly from all; all axes but the last are rows. Where there are more columns than rows,
+// the transpose of such a matrix.
+void fill_orthogonal(const Shape& shape, const RandomKey& key, std::span<float> values) {
+  const int64_t columns = shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
+  const int64_t rows = shape.elements() / std::max<int64_t>(columns, 1);
+  const auto length = static_cast<size_t>(std::max(rows, columns));
+  const auto count = static_cast<size_t>(std::min(rows, columns));
+  std::vector<std::vector<double>> basis(count, std::vector<double>(length));
+  for (size_t j = 0; j < count; ++j) {
+    std::vector<double>& v = basis[j];
+    for (size_t i = 0; i < length; ++i) v[i] = draw_normal(key, i * count + j, false);
+    const auto dot = [&](const std::vector<double>& other) {
+      double sum = 0.0;
+      for (size_t i = 0; i < length; ++i) sum += v[i] * other[i];
+      return sum;
+    };
+    for (int pass = 0; pass < 2; ++pass) {  // the second takes away what rounding left
+      for (size_t k = 0; k < j; ++k) {
+        const double along = dot(basis[k]);
+        for (size_t i = 0; i < length; ++i) v[i] -= along * basis[k][i];
+      }
+    }
+    const double scale = 1.0 / std::sqrt(dot(v));
+    for (double& value : v) value *= scale;
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c) {
+      const auto i = static_cast<size_t>(r), j = static_cast<size_t>(c);
+      const double value = rows >= columns ? basis[j][i] : basis[i][j];
+      values[i * static_cast<size_t>(columns) + j] = static_cast<float>(value);
     }
   }
 }
@@ -120,6 +158,9 @@ void Initializer::fill(const Shape& shape, const RandomKey& key, std::span<float
       return;
     case Distribution::kUniform:
       fill_uniform(*rule, key, values);
+      return;
+    case Distribution::kOrthogonal:
+      fill_orthogonal(shape, key, values);
       return;
     case Distribution::kNormal:
     case Distribution::kTruncated:

@@ -17,6 +17,7 @@ namespace rondo {
 //   out),
 //                                                2 / in, 1 / in after the truncation
 //   random_uniform, random_normal                U(-0.05, 0.05), N(0, 0.05^2)
+//   orthogonal                                   orthonormal columns, or rows where there are fewer of them
 // `in` and `out` are the rows and columns of a matrix; with more axes, those of the last two axes times the
 // extents in front.
 class Initializer {

@@ -18,6 +18,7 @@
 namespace rondo {
 
 class Config;
+class Graph;
 class Layer;
 class PlanBuilder;
 class SymbolicTensor;
@@ -93,8 +94,12 @@ class Layer {
   // A layer that is not trainable keeps its weights: no gradients, no updates; penalties stay in the loss, as
   // in tf.keras 2.x. Takes effect in models compiled afterwards.
   bool trainable() const { return trainable_; }
-  void set_trainable(bool trainable);
-  int64_t count_params(bool trainable_only = false) const;
+  virtual void set_trainable(bool trainable);
+  // The graph of a model that is called as a layer; null for layers with steps of their own.
+  virtual const Graph* nested() const { return nullptr; }
+  virtual int64_t count_params(bool trainable_only = false) const;
+  // Of one sample's forward pass through the products of the layer: convolutions, matrix products.
+  virtual int64_t multiply_adds(std::span<const Shape> /*inputs*/) const { return 0; }
 
   // What the layer applies last to its result.
   virtual ActivationKind output_activation() const { return ActivationKind::kLinear; }

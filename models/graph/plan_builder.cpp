@@ -6,6 +6,7 @@
 #include "models/graph/precision.h"
 #include "models/graph/weights.h"
 #include "runtime/base/error.h"
+#include "runtime/kernels/arrange.h"
 #include "runtime/kernels/elementwise.h"
 
 namespace rondo {
@@ -241,8 +242,47 @@ std::optional<Layout> PlanBuilder::imposed_layout(const Weight& weight) const {
 Parameter& PlanBuilder::parameter(Weight& weight, const TensorDesc& desc) {
   if (!weight.on_device()) put_on_device(weight, desc, backend_, stream_);
   RONDO_CHECK(weight.parameter.desc == desc);
-  if (training() && weight.parameter.trainable) ++uses_[&weight.parameter].uses;
-  return weight.parameter;
+  Parameter& parameter = weight.parameter;
+  if (training() && parameter.trainable) ++uses_[&parameter].uses;
+  const auto is_same = [&](const Penalty& penalty) { return penalty.parameter == &parameter; };
+  if (weight.regularizer && std::none_of(penalties_.begin(), penalties_.end(), is_same)) {
+    penalties_.push_back({&parameter, weight.regularizer});
+  }
+  return parameter;
+}
+
+// A rank's share of a penalty is that of its rows in the batch, in the loss and in the gradient: summed over
+// the ranks it counts once, whatever the split, and needs no pass of its own behind the reduction.
+void PlanBuilder::append_penalties(double* const* sum) {
+  for (Penalty& penalty : penalties_) {
+    const Parameter& parameter = *penalty.parameter;
+    PenaltyKernel& kernel = own(backend_.penalty({.weights = parameter.desc,
+                                                  .rows = rows(),
+                                                  .l1 = penalty.regularizer.l1,
+                                                  .l2 = penalty.regularizer.l2}));
+    penalty.kernel = &kernel;
+    add_step({.name = parameter.name + ": penalty",
+              .kernel = &kernel,
+              .reads = {},
+              .writes = {},
+              .run = [&kernel, &parameter, sum](const Execution& on) {
+                kernel.add_loss(on, parameter.value, *sum);
+              }});
+  }
+}
+
+void PlanBuilder::append_penalty_gradient(Parameter& parameter) {
+  for (const Penalty& penalty : penalties_) {
+    if (penalty.parameter != &parameter || penalty.kernel == nullptr) continue;
+    PenaltyKernel& kernel = *penalty.kernel;
+    add_step({.name = parameter.name + ": penalty gradient",
+              .kernel = &kernel,
+              .reads = {},
+              .writes = {},
+              .run = [&kernel, &parameter](const Execution& on) {
+                kernel.add_gradient(on, parameter.value, parameter.grad);
+              }});
+  }
 }
 
 WeightOperand PlanBuilder::weight_operand(const Parameter& parameter, DType dtype) {
@@ -304,7 +344,9 @@ void PlanBuilder::end_weight_gradient(Parameter& parameter, const WeightGradient
               .run = [&kernel, &part, &sum](const Execution& on) { kernel.run(on, sum, part, sum); }});
   }
   use.written = true;
-  if (--use.uses == 0) plan_->backward.back().ready.push_back(&parameter);
+  if (--use.uses > 0) return;
+  append_penalty_gradient(parameter);
+  plan_->backward.back().ready.push_back(&parameter);
 }
 
 void PlanBuilder::begin_layer(bool needed, std::span<const ValueId> inputs) {

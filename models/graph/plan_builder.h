@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "models/graph/plan.h"
+#include "models/graph/regularizer.h"
 #include "runtime/base/precision.h"
 #include "runtime/kernels/backend.h"
 
@@ -120,6 +121,9 @@ class PlanBuilder {
   // Within on_backward: where to write, and that it was written by the steps added so far.
   WeightGradient begin_weight_gradient(Parameter& parameter);
   void end_weight_gradient(Parameter& parameter, const WeightGradient& gradient);
+  // Adds the penalties of all weights used so far to **sum, behind the step that wrote it. Their gradients
+  // follow once a weight's own is whole.
+  void append_penalties(double* const* sum);
 
   // A number for the next dropout call, in graph order.
   uint32_t next_dropout_stream() { return dropout_streams_++; }
@@ -148,6 +152,11 @@ class PlanBuilder {
     int uses = 0;  // calls whose gradient is still to come
     bool written = false;
   };
+  struct Penalty {
+    Parameter* parameter = nullptr;
+    Regularizer regularizer;
+    PenaltyKernel* kernel = nullptr;
+  };
 
   const ValueState& state(ValueId value) const { return states_[static_cast<size_t>(value)]; }
   ValueState& state(ValueId value) { return states_[static_cast<size_t>(value)]; }
@@ -158,6 +167,7 @@ class PlanBuilder {
   void link_view(ValueId source, ValueId view);
   bool will_be_read(int storage) const;
   AddKernel& add_kernel(const TensorDesc& desc);
+  void append_penalty_gradient(Parameter& parameter);
   void round_weights();
   void emit_backward();
   void find_lifetimes();
@@ -170,6 +180,7 @@ class PlanBuilder {
   std::deque<ValueState> states_;
   std::vector<std::pair<ValueId, std::function<void(Gradient)>>> tape_;
   std::unordered_map<Parameter*, WeightUse> uses_;
+  std::vector<Penalty> penalties_;  // of regularized weights, in the order of their first use
   std::vector<std::pair<const Parameter*, ValueId>> rounded_;  // weights that kernels read in 16 bits
   bool backward_ = false;
   bool layer_needs_gradient_ = false;

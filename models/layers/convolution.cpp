@@ -5,6 +5,7 @@
 #include "models/layers/config_parts.h"
 #include "models/layers/linear.h"
 #include "models/layers/registry.h"
+#include "models/layers/regularizer_config.h"
 #include "models/layers/window.h"
 #include "runtime/base/error.h"
 #include "runtime/kernels/conv.h"
@@ -43,8 +44,9 @@ class Conv2DLayer final : public Layer {
     config.set("use_bias", options_.use_bias);
     config.set("kernel_initializer", initializer_config(options_.kernel_initializer));
     config.set("bias_initializer", initializer_config(options_.bias_initializer));
-    for (const char* key : {"kernel_regularizer", "bias_regularizer", "activity_regularizer",
-                            "kernel_constraint", "bias_constraint"}) {
+    config.set("kernel_regularizer", regularizer_config(options_.kernel_regularizer));
+    config.set("bias_regularizer", regularizer_config(options_.bias_regularizer));
+    for (const char* key : {"activity_regularizer", "kernel_constraint", "bias_constraint"}) {
       config.set(key, nullptr);
     }
     return config;
@@ -59,12 +61,19 @@ class Conv2DLayer final : public Layer {
     const auto extents = window_output(window_, inputs[0], title());
     return {extents[0], extents[1], options_.filters};
   }
+  int64_t multiply_adds(std::span<const Shape> inputs) const override {
+    const int64_t taps = options_.kernel_size[0] * options_.kernel_size[1] * inputs[0][2] / options_.groups;
+    return output_shape(inputs).elements() * taps;
+  }
   void build(std::span<const Shape> inputs) override {
     weights_.kernel = &add_weight(
         "kernel",
         {options_.kernel_size[0], options_.kernel_size[1], inputs[0][2] / options_.groups, options_.filters},
         options_.kernel_initializer);
-    if (options_.use_bias) weights_.bias = &add_weight("bias", {options_.filters}, options_.bias_initializer);
+    weights_.kernel->regularizer = options_.kernel_regularizer;
+    if (!options_.use_bias) return;
+    weights_.bias = &add_weight("bias", {options_.filters}, options_.bias_initializer);
+    weights_.bias->regularizer = options_.bias_regularizer;
   }
 
   ValueId compile(PlanBuilder& builder, const Call& call) override {
@@ -86,7 +95,7 @@ class Conv2DLayer final : public Layer {
                                   .tf32 = builder.tf32(),
                                   .kernel_layout = builder.imposed_layout(*weights_.kernel)}));
     const ValueId out = append_linear(builder, kernel, weights_, in, activation.fused, call.name);
-    return append_activation(builder, out, activation.after, call.name + " softmax");
+    return append_activation(builder, out, activation.after, call.name + " activation");
   }
 
  private:
@@ -102,8 +111,7 @@ class Conv2DLayer final : public Layer {
 
 std::shared_ptr<Layer> conv2d_from(const ConfigView& config) {
   require_channels_last(config);
-  for (const char* key : {"kernel_regularizer", "bias_regularizer", "activity_regularizer",
-                          "kernel_constraint", "bias_constraint"}) {
+  for (const char* key : {"activity_regularizer", "kernel_constraint", "bias_constraint"}) {
     config.require_unset(key);
   }
   return layers::make_layer(
@@ -117,6 +125,8 @@ std::shared_ptr<Layer> conv2d_from(const ConfigView& config) {
                      .use_bias = config.boolean("use_bias", true),
                      .kernel_initializer = initializer_from(config, "kernel_initializer", "glorot_uniform"),
                      .bias_initializer = initializer_from(config, "bias_initializer", "zeros"),
+                     .kernel_regularizer = regularizer_from(config, "kernel_regularizer"),
+                     .bias_regularizer = regularizer_from(config, "bias_regularizer"),
                      .name = config.string("name", "")});
 }
 

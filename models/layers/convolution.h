@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "models/graph/regularizer.h"
 #include "models/layers/layer_slot.h"
 
 namespace rondo::layers {
@@ -21,6 +22,9 @@ struct Conv2D {
   bool use_bias = true;
   Initializer kernel_initializer = "glorot_uniform";
   Initializer bias_initializer = "zeros";
+  Regularizer kernel_regularizer = {};
+  Regularizer bias_regularizer = {};
+  bool trainable = true;
   std::string name = {};
   LayerSlot layer = {};
   SymbolicTensor operator()(const SymbolicTensor& input) const { return LayerHandle(*this)(input); }

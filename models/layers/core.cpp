@@ -2,9 +2,11 @@
 
 #include <array>
 
+#include "models/graph/dropout_step.h"
 #include "models/layers/config_parts.h"
 #include "models/layers/linear.h"
 #include "models/layers/registry.h"
+#include "models/layers/regularizer_config.h"
 #include "runtime/base/error.h"
 #include "runtime/kernels/dense.h"
 #include "runtime/kernels/elementwise.h"
@@ -12,8 +14,7 @@
 namespace rondo {
 namespace {
 
-constexpr std::array kDenseUnset{"kernel_regularizer", "bias_regularizer", "activity_regularizer",
-                                 "kernel_constraint", "bias_constraint"};
+constexpr std::array kDenseUnset{"activity_regularizer", "kernel_constraint", "bias_constraint"};
 
 class DenseLayer final : public Layer {
  public:
@@ -34,6 +35,8 @@ class DenseLayer final : public Layer {
     config.set("use_bias", options_.use_bias);
     config.set("kernel_initializer", initializer_config(options_.kernel_initializer));
     config.set("bias_initializer", initializer_config(options_.bias_initializer));
+    config.set("kernel_regularizer", regularizer_config(options_.kernel_regularizer));
+    config.set("bias_regularizer", regularizer_config(options_.bias_regularizer));
     for (const char* key : kDenseUnset) config.set(key, nullptr);
     return config;
   }
@@ -46,10 +49,16 @@ class DenseLayer final : public Layer {
     extents.back() = options_.units;
     return Shape(extents);
   }
+  int64_t multiply_adds(std::span<const Shape> inputs) const override {
+    return inputs[0].elements() * options_.units;
+  }
   void build(std::span<const Shape> inputs) override {
     const int64_t features = inputs[0][inputs[0].rank() - 1];
     weights_.kernel = &add_weight("kernel", {features, options_.units}, options_.kernel_initializer);
-    if (options_.use_bias) weights_.bias = &add_weight("bias", {options_.units}, options_.bias_initializer);
+    weights_.kernel->regularizer = options_.kernel_regularizer;
+    if (!options_.use_bias) return;
+    weights_.bias = &add_weight("bias", {options_.units}, options_.bias_initializer);
+    weights_.bias->regularizer = options_.bias_regularizer;
   }
 
   ValueId compile(PlanBuilder& builder, const Call& call) override {
@@ -77,7 +86,7 @@ class DenseLayer final : public Layer {
                                              .kernel_layout = builder.imposed_layout(*weights_.kernel)}));
     ValueId out = append_linear(builder, kernel, weights_, in, activation.fused, call.name);
     if (result.rank() > 0) out = builder.reshape(out, result);
-    return append_activation(builder, out, activation.after, call.name + " softmax");
+    return append_activation(builder, out, activation.after, call.name + " activation");
   }
 
  private:
@@ -154,35 +163,7 @@ class DropoutLayer final : public Layer {
   }
 
   ValueId compile(PlanBuilder& builder, const Call& call) override {
-    const uint32_t stream = builder.next_dropout_stream();
-    const ValueId in = call.inputs[0];
-    if (!builder.training() || rate_ == 0.0f) return in;
-    builder.tensor(in);
-    auto& kernel =
-        builder.own(builder.backend().dropout({.desc = builder.desc(in), .rate = rate_, .stream = stream}));
-    const ValueId x = builder.in_layout(in, kernel.desc().layout);
-    const std::string name = call.name;
-    const ValueId y =
-        builder.may_overwrite(x) ? builder.overwrite(x, name) : builder.add_value(kernel.desc(), name);
-    const Tensor& from = builder.tensor(x);
-    const Tensor& to = builder.tensor(y);
-    builder.add_step({.name = name,
-                      .kernel = &kernel,
-                      .reads = {x},
-                      .writes = {y},
-                      .run = [&kernel, &from, &to](const Execution& on) { kernel.forward(on, from, to); }});
-    builder.on_backward(y, [&builder, &kernel, x, name](Gradient gradient) {
-      const ValueId result = builder.gradient_value(kernel.desc(), gradient, name + " gradient");
-      const Tensor& dy = builder.tensor(gradient.id);
-      const Tensor& dx = builder.tensor(result);
-      builder.add_step({.name = name + ": gradient",
-                        .kernel = &kernel,
-                        .reads = {gradient.id},
-                        .writes = {result},
-                        .run = [&kernel, &dy, &dx](const Execution& on) { kernel.backward(on, dy, dx); }});
-      builder.add_gradient(x, {result, true});
-    });
-    return y;
+    return append_dropout(builder, call.inputs[0], rate_, call.name);
   }
 
  private:
@@ -205,6 +186,8 @@ std::shared_ptr<Layer> dense_from(const ConfigView& config) {
                     .use_bias = config.boolean("use_bias", true),
                     .kernel_initializer = initializer_from(config, "kernel_initializer", "glorot_uniform"),
                     .bias_initializer = initializer_from(config, "bias_initializer", "zeros"),
+                    .kernel_regularizer = regularizer_from(config, "kernel_regularizer"),
+                    .bias_regularizer = regularizer_from(config, "bias_regularizer"),
                     .name = config.string("name", "")});
 }
 

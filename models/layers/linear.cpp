@@ -13,7 +13,7 @@ std::vector<ValueId> with_operands(std::vector<ValueId> values,
 LinearActivation split_activation(ActivationKind own, const Layer::Call& call) {
   if (call.fused) return {.fused = *call.fused};
   if (call.logits || own == ActivationKind::kLinear) return {};
-  const auto function = elementwise(own);
+  const auto function = fused_function(own);
   return function ? LinearActivation{.fused = *function} : LinearActivation{.after = own};
 }
 

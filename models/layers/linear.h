@@ -25,8 +25,8 @@ std::vector<ValueId> with_operands(std::vector<ValueId> values,
 namespace detail {
 
 template <class K>
-void append_linear_backward(PlanBuilder& builder, K& kernel, Parameter& weights, Parameter* bias, ValueId x,
-                            const Gradient& gradient, const std::string& name) {
+void append_weight_gradients(PlanBuilder& builder, K& kernel, Parameter& weights, Parameter* bias, ValueId x,
+                             const Gradient& gradient, const std::string& name) {
   const Tensor& in = builder.tensor(x);
   const Tensor& dy = builder.tensor(gradient.id);
   const WeightGradient for_kernel = builder.begin_weight_gradient(weights);
@@ -45,10 +45,16 @@ void append_linear_backward(PlanBuilder& builder, K& kernel, Parameter& weights,
   builder.add_step(std::move(step));
   if (bias) builder.end_weight_gradient(*bias, for_bias);
   builder.end_weight_gradient(weights, for_kernel);
+}
 
+template <class K>
+void append_linear_backward(PlanBuilder& builder, K& kernel, Parameter& weights, Parameter* bias, ValueId x,
+                            const Gradient& gradient, const std::string& name) {
+  if (weights.trainable) append_weight_gradients(builder, kernel, weights, bias, x, gradient, name);
   if (!builder.needs_gradient(x)) return;
   const WeightOperand operand = builder.weight_operand(weights, kernel.input().dtype);
   const ValueId result = builder.add_value(kernel.input(), name + " input gradient");
+  const Tensor& dy = builder.tensor(gradient.id);
   const Tensor& w = *operand.tensor;
   const Tensor& dx = builder.tensor(result);
   builder.add_step(

@@ -68,7 +68,7 @@ class BatchNormalizationLayer final : public Layer {
                                                              .epsilon = options_.epsilon,
                                                              .scale = options_.scale,
                                                              .center = options_.center,
-                                                             .mode = builder.mode()}));
+                                                             .mode = mode(builder)}));
     const ValueId out = append(builder, kernel, in, call.name);
     return flat ? builder.reshape(out, shape) : out;
   }
@@ -103,11 +103,48 @@ class BatchNormalizationLayer final : public Layer {
                       .run = [&kernel, &from, &to, parameters](const Execution& on) {
                         kernel.forward(on, from, parameters.tensors(), to);
                       }});
+    if (!trainable()) {
+      builder.on_backward(y, [this, &builder, parameters, x, name](Gradient gradient) {
+        append_frozen_backward(builder, parameters, x, gradient, name);
+      });
+      return y;
+    }
     builder.keep(x);
     builder.on_backward(y, [&builder, &kernel, parameters, x, name](Gradient gradient) {
       append_backward(builder, kernel, parameters, x, gradient, name);
     });
     return y;
+  }
+
+  // Frozen, it normalizes by the moving statistics in training too (tf.keras 2.x).
+  Mode mode(const PlanBuilder& builder) const { return trainable() ? builder.mode() : Mode::kInference; }
+
+  // By the moving statistics y = s (x - mean) + beta, so dx = s dy: the same function without the shifts.
+  void append_frozen_backward(PlanBuilder& builder, const Parameters& parameters, ValueId x,
+                              const Gradient& gradient, const std::string& name) {
+    auto& kernel = builder.own(builder.backend().batch_norm({.input = builder.desc(gradient.id),
+                                                             .momentum = options_.momentum,
+                                                             .epsilon = options_.epsilon,
+                                                             .scale = options_.scale,
+                                                             .center = false,
+                                                             .mode = Mode::kInference}));
+    RONDO_CHECK(kernel.input().layout == builder.desc(gradient.id).layout);
+    const ValueId result = builder.add_value(kernel.output(), name + " gradient");
+    const Tensor& dy = builder.tensor(gradient.id);
+    const Tensor& dx = builder.tensor(result);
+    const TensorDesc& vector = parameters.mean->desc;
+    const auto zeros = std::make_shared<const Buffer>(builder.backend().device().allocate(vector.bytes()));
+    builder.add_step({.name = name + ": gradient",
+                      .kernel = &kernel,
+                      .reads = {gradient.id},
+                      .writes = {result},
+                      .run = [&kernel, &dy, &dx, parameters, zeros, vector](const Execution& on) {
+                        BatchNormParameters unshifted = parameters.tensors();
+                        unshifted.beta = {};
+                        unshifted.moving_mean = {vector, zeros->data()};
+                        kernel.forward(on, dy, unshifted, dx);
+                      }});
+    builder.add_gradient(x, {result, true});
   }
 
   static void append_backward(PlanBuilder& builder, BatchNormKernel& kernel, const Parameters& parameters,

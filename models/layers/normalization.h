@@ -8,7 +8,8 @@
 namespace rondo::layers {
 
 // Normalizes each channel (last axis) by the statistics of the rank's sub-batch in training, by moving ones
-// otherwise. Weights (channels): gamma, beta, moving_mean, moving_variance; the last two are not trained.
+// otherwise and where the layer is not trainable. Weights (channels): gamma, beta, moving_mean,
+// moving_variance; the last two are not trained.
 struct BatchNormalization {
   int64_t axis = -1;  // the last one, which can also be named by its number (the batch is 0)
   float momentum = 0.99f;
@@ -19,6 +20,7 @@ struct BatchNormalization {
   Initializer gamma_initializer = "ones";
   Initializer moving_mean_initializer = "zeros";
   Initializer moving_variance_initializer = "ones";
+  bool trainable = true;
   std::string name = {};
   LayerSlot layer = {};
   SymbolicTensor operator()(const SymbolicTensor& input) const { return LayerHandle(*this)(input); }

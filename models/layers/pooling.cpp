@@ -83,10 +83,12 @@ class PoolingLayer final : public Layer {
   Window window_;
 };
 
-class GlobalAveragePoolingLayer final : public Layer {
+class GlobalPoolingLayer final : public Layer {
  public:
-  explicit GlobalAveragePoolingLayer(const layers::GlobalAveragePooling2D& options) : Layer(options.name) {}
-  std::string_view class_name() const override { return "GlobalAveragePooling2D"; }
+  GlobalPoolingLayer(std::string name, Pooling pooling) : Layer(std::move(name)), pooling_(pooling) {}
+  std::string_view class_name() const override {
+    return pooling_ == Pooling::kMax ? "GlobalMaxPooling2D" : "GlobalAveragePooling2D";
+  }
   bool takes_16_bits() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
@@ -104,12 +106,15 @@ class GlobalAveragePoolingLayer final : public Layer {
     builder.tensor(in);
     const Shape image = builder.desc(in).shape.sample();
     const Pool2DSpec spec{.input = builder.desc(in),
-                          .pooling = Pooling::kAverage,
+                          .pooling = pooling_,
                           .pool_size = {image[0], image[1]},
                           .strides = {image[0], image[1]},
                           .mode = builder.mode()};
     return builder.flatten(append_pool(builder, spec, in, call.name));
   }
+
+ private:
+  Pooling pooling_;
 };
 
 template <class Options>
@@ -122,15 +127,18 @@ std::shared_ptr<Layer> pooling_from(const ConfigView& config) {
                                     .name = config.string("name", "")});
 }
 
-std::shared_ptr<Layer> global_average_pooling_from(const ConfigView& config) {
+template <class Options>
+std::shared_ptr<Layer> global_pooling_from(const ConfigView& config) {
   require_channels_last(config);
   config.require_unset("keepdims");
-  return layers::make_layer(layers::GlobalAveragePooling2D{.name = config.string("name", "")});
+  return layers::make_layer(Options{.name = config.string("name", "")});
 }
 
-constexpr std::array<LayerClass, 3> kClasses{{{"MaxPooling2D", &pooling_from<layers::MaxPooling2D>},
-                                              {"AveragePooling2D", &pooling_from<layers::AveragePooling2D>},
-                                              {"GlobalAveragePooling2D", &global_average_pooling_from}}};
+constexpr std::array<LayerClass, 4> kClasses{
+    {{"MaxPooling2D", &pooling_from<layers::MaxPooling2D>},
+     {"AveragePooling2D", &pooling_from<layers::AveragePooling2D>},
+     {"GlobalMaxPooling2D", &global_pooling_from<layers::GlobalMaxPooling2D>},
+     {"GlobalAveragePooling2D", &global_pooling_from<layers::GlobalAveragePooling2D>}}};
 
 }  // namespace
 
@@ -147,7 +155,10 @@ std::shared_ptr<Layer> make_layer(const AveragePooling2D& options) {
   return std::make_shared<PoolingLayer<AveragePooling2D>>(options, Pooling::kAverage, "AveragePooling2D");
 }
 std::shared_ptr<Layer> make_layer(const GlobalAveragePooling2D& options) {
-  return std::make_shared<GlobalAveragePoolingLayer>(options);
+  return std::make_shared<GlobalPoolingLayer>(options.name, Pooling::kAverage);
+}
+std::shared_ptr<Layer> make_layer(const GlobalMaxPooling2D& options) {
+  return std::make_shared<GlobalPoolingLayer>(options.name, Pooling::kMax);
 }
 
 }  // namespace layers

@@ -28,7 +28,13 @@ struct AveragePooling2D {
   SymbolicTensor operator()(const SymbolicTensor& input) const { return LayerHandle(*this)(input); }
 };
 
-// The mean of each channel: (height, width, channels) to (channels).
+// The maximum and the mean of each channel: (height, width, channels) to (channels).
+struct GlobalMaxPooling2D {
+  std::string name = {};
+  LayerSlot layer = {};
+  SymbolicTensor operator()(const SymbolicTensor& input) const { return LayerHandle(*this)(input); }
+};
+
 struct GlobalAveragePooling2D {
   std::string name = {};
   LayerSlot layer = {};
@@ -37,6 +43,7 @@ struct GlobalAveragePooling2D {
 
 std::shared_ptr<Layer> make_layer(const MaxPooling2D& options);
 std::shared_ptr<Layer> make_layer(const AveragePooling2D& options);
+std::shared_ptr<Layer> make_layer(const GlobalMaxPooling2D& options);
 std::shared_ptr<Layer> make_layer(const GlobalAveragePooling2D& options);
 
 }  // namespace rondo::layers

@@ -11,8 +11,20 @@ namespace rondo {
 namespace {
 
 using Table = std::span<const LayerClass> (*)();
-constexpr std::array<Table, 5> kTables{&convolution_classes, &core_classes, &merge_classes,
-                                       &normalization_classes, &pooling_classes};
+constexpr std::array kTables{Table(&advanced_activation_classes),
+                             Table(&attention_classes),
+                             Table(&convolution_classes),
+                             Table(&core_classes),
+                             Table(&embedding_classes),
+                             Table(&join_classes),
+                             Table(&layer_normalization_classes),
+                             Table(&merge_classes),
+                             Table(&normalization_classes),
+                             Table(&padding_classes),
+                             Table(&pooling_classes),
+                             Table(&recurrent_classes),
+                             Table(&separable_classes),
+                             Table(&shape_classes)};
 
 const LayerClass* find_class(std::string_view name) {
   for (const Table table : kTables) {

@@ -35,10 +35,19 @@ std::shared_ptr<Layer> layer_from_config(std::string_view class_name, const Conf
 std::vector<std::string> layer_class_names();
 
 // The tables, one for each source file of layers.
+std::span<const LayerClass> advanced_activation_classes();
+std::span<const LayerClass> attention_classes();
 std::span<const LayerClass> convolution_classes();
 std::span<const LayerClass> core_classes();
+std::span<const LayerClass> embedding_classes();
+std::span<const LayerClass> join_classes();
+std::span<const LayerClass> layer_normalization_classes();
 std::span<const LayerClass> merge_classes();
 std::span<const LayerClass> normalization_classes();
+std::span<const LayerClass> padding_classes();
 std::span<const LayerClass> pooling_classes();
+std::span<const LayerClass> recurrent_classes();
+std::span<const LayerClass> separable_classes();
+std::span<const LayerClass> shape_classes();
 
 }  // namespace rondo

@@ -14,7 +14,25 @@
 
 namespace rondo {
 
-enum class Activation : uint8_t { kLinear, kRelu, kSigmoid, kTanh };
+// Kernels with weights fuse the first four behind them; the others are in activations.h.
+enum class Activation : uint8_t {
+  kLinear,
+  kRelu,
+  kSigmoid,
+  kTanh,
+  kElu,
+  kSelu,
+  kSoftplus,
+  kSoftsign,
+  kHardSigmoid,
+  kExponential,
+  kSwish,
+  kGelu,
+  kClippedRelu,
+};
+constexpr bool fusible(Activation kind) {
+  return kind <= Activation::kTanh;
+}
 
 struct Relu {
   RONDO_HOST_DEVICE float forward(float x) const { return x > 0.0f ? x : 0.0f; }

@@ -10,15 +10,23 @@ namespace rondo {
 class ActivationKernel;
 class AddKernel;
 class BatchNormKernel;
+class BinaryKernel;
 class ClipKernel;
 class ConcatKernel;
 class Conv2DKernel;
 class DenseKernel;
 class Device;
 class DropoutKernel;
+class EmbeddingKernel;
+class GateKernel;
+class LayerNormKernel;
 class LossKernel;
+class MatmulKernel;
 class LossScaleKernel;
 class MetricKernel;
+class PadKernel;
+class PenaltyKernel;
+class PermuteKernel;
 class Pool2DKernel;
 class ReorderKernel;
 class RoundKernel;
@@ -26,15 +34,23 @@ class SoftmaxKernel;
 class SquareSumKernel;
 class TailKernel;
 class UpdateKernel;
-enum class Activation : uint8_t;
+struct ActivationFunction;
 struct BatchNormSpec;
+struct BinarySpec;
 struct ConcatSpec;
 struct Conv2DSpec;
 struct DenseSpec;
 struct DropoutSpec;
+struct EmbeddingSpec;
+struct GateSpec;
+struct LayerNormSpec;
 struct LossScaling;
 struct LossSpec;
+struct MatmulSpec;
 struct MetricSpec;
+struct PadSpec;
+struct PenaltySpec;
+struct PermuteSpec;
 struct Pool2DSpec;
 struct UpdateSpec;
 
@@ -54,7 +70,8 @@ class KernelBackend {
   virtual std::unique_ptr<BatchNormKernel> batch_norm(const BatchNormSpec& spec) = 0;
   // The kernel's desc() may be canonical where `desc` is not: when the layout has padding that f(0) != 0
   // would spoil.
-  virtual std::unique_ptr<ActivationKernel> activation(Activation activation, const TensorDesc& desc) = 0;
+  virtual std::unique_ptr<ActivationKernel> activation(const ActivationFunction& function,
+                                                       const TensorDesc& desc) = 0;
   virtual std::unique_ptr<SoftmaxKernel> softmax(const TensorDesc& desc) = 0;
   virtual std::unique_ptr<DropoutKernel> dropout(const DropoutSpec& spec) = 0;
   virtual std::unique_ptr<AddKernel> add(const TensorDesc& desc) = 0;
@@ -69,6 +86,16 @@ class KernelBackend {
   // To bfloat16 or float16, where the backend computes in it.
   virtual std::unique_ptr<RoundKernel> round(DType to);
   virtual std::unique_ptr<ReorderKernel> reorder(const TensorDesc& from, const TensorDesc& to) = 0;
+
+  // A backend may lack these: they throw Unavailable then.
+  virtual std::unique_ptr<PadKernel> pad(const PadSpec& spec);
+  virtual std::unique_ptr<PermuteKernel> permute(const PermuteSpec& spec);
+  virtual std::unique_ptr<BinaryKernel> binary(const BinarySpec& spec);
+  virtual std::unique_ptr<PenaltyKernel> penalty(const PenaltySpec& spec);
+  virtual std::unique_ptr<EmbeddingKernel> embedding(const EmbeddingSpec& spec);
+  virtual std::unique_ptr<LayerNormKernel> layer_norm(const LayerNormSpec& spec);
+  virtual std::unique_ptr<MatmulKernel> matmul(const MatmulSpec& spec);
+  virtual std::unique_ptr<GateKernel> gates(const GateSpec& spec);
 };
 
 }  // namespace rondo

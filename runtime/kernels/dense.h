@@ -18,7 +18,8 @@ struct DenseSpec {
   Activation activation = Activation::kLinear;
   Mode mode = Mode::kTraining;
   bool input_gradient = true;
-  bool tf32 = false;  // float32 operands may be rounded to 10 bits of fraction, where the device gains by it
+  int alignment = 64;  // of every operand's memory, in bytes; at least 4
+  bool tf32 = false;   // float32 operands may be rounded to 10 bits of fraction, where the device gains by it
   std::optional<Layout> kernel_layout = {};
 };
 

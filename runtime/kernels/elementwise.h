@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/base/functors.h"
+#include "runtime/base/activations.h"
 #include "runtime/kernels/kernel.h"
 
 namespace rondo {
@@ -15,8 +15,8 @@ class ActivationKernel : public Kernel {
  public:
   virtual const TensorDesc& desc() const = 0;
   virtual void forward(const Execution& on, const Tensor& in, const Tensor& out) = 0;
-  // grad_in = grad_out * f'(x), from the forward result `out`.
-  virtual void backward(const Execution& on, const Tensor& out, const Tensor& grad_out,
+  // grad_in = grad_out * f'(x), from the forward result; from the forward input where derived_from_input(f).
+  virtual void backward(const Execution& on, const Tensor& kept, const Tensor& grad_out,
                         const Tensor& grad_in) = 0;
 };
 

@@ -208,6 +208,7 @@ Total params: 403,968
 Trainable params: 402,944
 Non-trainable params: 1,024
 _________________________________________________________________
+One sample, forward: 401,408 multiply-adds, 0.0008028 GFLOPs
 )");
 }
 

@@ -47,11 +47,8 @@ inline Array reshaped(Array array, const Shape& shape) {
 }
 
 inline Array activated(const Array& x, const std::string& name) {
-  if (name == "softmax") return softmax(x);
-  if (name == "tanh") return activation(x, rondo::Activation::kTanh);
-  if (name == "sigmoid") return activation(x, rondo::Activation::kSigmoid);
-  if (name == "relu") return activation(x, rondo::Activation::kRelu);
-  return x;
+  const ActivationKind kind = activation_by_name(name, "a test");
+  return kind == ActivationKind::kSoftmax ? softmax(x) : activation(x, *elementwise(kind));
 }
 
 inline Twin input(const std::string& name, const Shape& shape) {

@@ -1,6 +1,7 @@
 #include "tests/sim/product.h"
 
 #include <cstring>
+#include <type_traits>
 
 namespace rondo::sim {
 namespace {
@@ -30,7 +31,15 @@ struct Operand {
 };
 
 size_t bytes_of(const MatrixLayout& layout) {
-  return static_cast<size_t>(layout.extent()) * size_of(*format_of(layout.type));
+  return static_cast<size_t>(layout.all()) * size_of(*format_of(layout.type));
+}
+
+// Where matrix `index` of a batch begins.
+template <class Void>
+Void* matrix_at(Void* data, const MatrixLayout& layout, int64_t index) {
+  using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
+  const auto elements = static_cast<size_t>(index * layout.batch_stride);
+  return data == nullptr ? nullptr : static_cast<Byte*>(data) + elements * size_of(*format_of(layout.type));
 }
 
 }  // namespace
@@ -80,6 +89,17 @@ void Product::finish(std::vector<float>& values) const {
 }
 
 void Product::run() const {
+  for (int64_t index = 0; index < d.batch; ++index) {
+    Product one = *this;
+    one.a_data = matrix_at(a_data, a, index);
+    one.b_data = matrix_at(b_data, b, index);
+    one.c_data = matrix_at(c_data, c, index);
+    one.d_data = matrix_at(d_data, d, index);
+    one.run_one();
+  }
+}
+
+void Product::run_one() const {
   const Operand left(a_data, a, description.transpose_a != CUBLAS_OP_N);
   const Operand right(b_data, b, description.transpose_b != CUBLAS_OP_N);
   std::vector<float> values(static_cast<size_t>(m * n));
@@ -120,8 +140,10 @@ cublasStatus_t supported(const ProductDescription& description, const MatrixLayo
   for (const MatrixLayout* each : {&a, &b, &c, &d}) {
     if (each->order != CUBLASLT_ORDER_COL && each->order != CUBLASLT_ORDER_ROW)
       return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (!format_of(each->type) || each->batch != 1) return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (!each->good()) return CUBLAS_STATUS_INVALID_VALUE;
+    if (!format_of(each->type)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!each->good() || each->batch != d.batch) return CUBLAS_STATUS_INVALID_VALUE;
+    // Matrices of a batch must not share what they write.
+    if (each == &d && d.batch > 1 && d.batch_stride < d.extent()) return CUBLAS_STATUS_INVALID_VALUE;
   }
   switch (description.compute) {
     case CUBLAS_COMPUTE_32F:
@@ -134,6 +156,7 @@ cublasStatus_t supported(const ProductDescription& description, const MatrixLayo
       description.transpose_c != CUBLAS_OP_N || description.pointer_mode != CUBLASLT_POINTER_MODE_HOST) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  if (d.batch > 1 && description.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
   switch (description.epilogue) {
     case CUBLASLT_EPILOGUE_DEFAULT:
     case CUBLASLT_EPILOGUE_RELU:

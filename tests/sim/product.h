@@ -20,14 +20,15 @@ struct MatrixLayout {
   int32_t batch = 1;
   int64_t batch_stride = 0;
 
-  int64_t extent() const {  // elements from the first to the last
+  int64_t extent() const {  // elements from the first to the last, of one matrix
     const auto minor = static_cast<int64_t>(order == CUBLASLT_ORDER_COL ? rows : columns);
     const auto major = static_cast<int64_t>(order == CUBLASLT_ORDER_COL ? columns : rows);
     return major == 0 ? 0 : (major - 1) * ld + minor;
   }
+  int64_t all() const { return extent() + (batch - 1) * batch_stride; }  // of all matrices
   bool good() const {
     const uint64_t minor = order == CUBLASLT_ORDER_COL ? rows : columns;
-    return ld >= static_cast<int64_t>(minor) && batch == 1;
+    return ld >= static_cast<int64_t>(minor) && batch >= 1 && batch_stride >= 0;
   }
 };
 
@@ -55,12 +56,13 @@ struct Product {
   int64_t at(int64_t i, int64_t j) const {
     return d.order == CUBLASLT_ORDER_COL ? i + j * d.ld : i * d.ld + j;
   }
-  void run() const;
+  void run() const;  // one product for each of the batch
   // What it reads and writes, working memory apart.
   std::vector<Access> accesses() const;
   size_t aux_bytes() const { return static_cast<size_t>(description.aux_ld / 8 * n); }
 
  private:
+  void run_one() const;
   void finish(std::vector<float>& values) const;
 };
 

@@ -275,8 +275,9 @@ class GuardedBackend final : public KernelBackend {
   std::unique_ptr<BatchNormKernel> batch_norm(const BatchNormSpec& spec) override {
     return wrap<WrappedBatchNorm>(backend_->batch_norm(spec));
   }
-  std::unique_ptr<ActivationKernel> activation(Activation activation, const TensorDesc& desc) override {
-    return wrap<WrappedActivation<ActivationKernel>>(backend_->activation(activation, desc));
+  std::unique_ptr<ActivationKernel> activation(const ActivationFunction& function,
+                                               const TensorDesc& desc) override {
+    return wrap<WrappedActivation<ActivationKernel>>(backend_->activation(function, desc));
   }
   std::unique_ptr<SoftmaxKernel> softmax(const TensorDesc& desc) override {
     return wrap<WrappedActivation<SoftmaxKernel>>(backend_->softmax(desc));

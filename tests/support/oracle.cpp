@@ -265,24 +265,65 @@ Array pool2d_gradient(const Array& x, const Array& dy, Pooling pooling, const Wi
   return dx;
 }
 
-Array activation(const Array& x, Activation f) {
-  Array y = x;
-  for (double& v : y.values) {
-    if (f == Activation::kRelu) v = std::max(v, 0.0);
-    if (f == Activation::kSigmoid) v = 1.0 / (1.0 + std::exp(-v));
-    if (f == Activation::kTanh) v = std::tanh(v);
+namespace {
+
+struct ValueAndSlope {
+  double value = 0.0;
+  double slope = 1.0;
+};
+
+ValueAndSlope activated(double x, const ActivationFunction& f) {
+  const double logistic = 1.0 / (1.0 + std::exp(-x)), alpha = static_cast<double>(f.alpha);
+  switch (f.kind) {
+    case Activation::kLinear:
+      return {x, 1.0};
+    case Activation::kRelu:
+      return {std::max(x, 0.0), x > 0.0 ? 1.0 : 0.0};
+    case Activation::kSigmoid:
+      return {logistic, logistic * (1.0 - logistic)};
+    case Activation::kTanh:
+      return {std::tanh(x), 1.0 - std::tanh(x) * std::tanh(x)};
+    case Activation::kElu:
+      return x > 0.0 ? ValueAndSlope{x, 1.0} : ValueAndSlope{alpha * std::expm1(x), alpha * std::exp(x)};
+    case Activation::kSelu: {
+      const double scale = 1.0507009873554805, factor = scale * 1.6732632423543772;
+      return x > 0.0 ? ValueAndSlope{scale * x, scale}
+                     : ValueAndSlope{factor * std::expm1(x), factor * std::exp(x)};
+    }
+    case Activation::kSoftplus:
+      return {std::log1p(std::exp(x)), logistic};
+    case Activation::kSoftsign:
+      return {x / (1.0 + std::fabs(x)), 1.0 / ((1.0 + std::fabs(x)) * (1.0 + std::fabs(x)))};
+    case Activation::kHardSigmoid:
+      return {std::clamp(0.2 * x + 0.5, 0.0, 1.0), std::fabs(x) < 2.5 ? 0.2 : 0.0};
+    case Activation::kExponential:
+      return {std::exp(x), std::exp(x)};
+    case Activation::kSwish:
+      return {x * logistic, logistic + x * logistic * (1.0 - logistic)};
+    case Activation::kGelu: {
+      const double below = 0.5 * std::erfc(-x / std::sqrt(2.0));
+      return {x * below, below + x * std::exp(-0.5 * x * x) / std::sqrt(2.0 * std::acos(-1.0))};
+    }
+    case Activation::kClippedRelu: {
+      const double most = static_cast<double>(f.max_value), least = static_cast<double>(f.threshold);
+      if (x >= most) return {most, 0.0};
+      return x >= least && x > 0.0 ? ValueAndSlope{x, 1.0} : ValueAndSlope{alpha * (x - least), alpha};
+    }
   }
+  return {};
+}
+
+}  // namespace
+
+Array activation(const Array& x, const ActivationFunction& f) {
+  Array y = x;
+  for (double& v : y.values) v = activated(v, f).value;
   return y;
 }
 
-Array activation_gradient(const Array& x, const Array& dy, Activation f) {
-  const Array y = activation(x, f);
+Array activation_gradient(const Array& x, const Array& dy, const ActivationFunction& f) {
   Array dx = dy;
-  for (int64_t i = 0; i < x.size(); ++i) {
-    if (f == Activation::kRelu) dx[i] *= x[i] > 0.0 ? 1.0 : 0.0;
-    if (f == Activation::kSigmoid) dx[i] *= y[i] * (1.0 - y[i]);
-    if (f == Activation::kTanh) dx[i] *= 1.0 - y[i] * y[i];
-  }
+  for (int64_t i = 0; i < x.size(); ++i) dx[i] *= activated(x[i], f).slope;
   return dx;
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "runtime/base/activations.h"
 #include "runtime/kernels/conv.h"
 #include "runtime/kernels/loss.h"
 #include "runtime/kernels/pool.h"
@@ -52,8 +53,8 @@ LinearGradients dense_gradients(const Array& x, const Array& kernel, const Array
 Array pool2d(const Array& x, Pooling pooling, const Window& window);
 Array pool2d_gradient(const Array& x, const Array& dy, Pooling pooling, const Window& window);
 
-Array activation(const Array& x, Activation f);
-Array activation_gradient(const Array& x, const Array& dy, Activation f);
+Array activation(const Array& x, const ActivationFunction& f);
+Array activation_gradient(const Array& x, const Array& dy, const ActivationFunction& f);
 Array softmax(const Array& x);
 Array softmax_gradient(const Array& x, const Array& dy);
 

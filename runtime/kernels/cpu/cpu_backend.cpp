@@ -5,6 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/kernels/cpu/context.h"
 #include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/cpu/layer_factories.h"
 
 namespace rondo {
 namespace cpu {
@@ -43,8 +44,9 @@ class CpuBackend final : public KernelBackend {
   std::unique_ptr<BatchNormKernel> batch_norm(const BatchNormSpec& spec) override {
     return make_batch_norm(context_, spec);
   }
-  std::unique_ptr<ActivationKernel> activation(Activation activation, const TensorDesc& desc) override {
-    return make_activation(context_, activation, desc);
+  std::unique_ptr<ActivationKernel> activation(const ActivationFunction& function,
+                                               const TensorDesc& desc) override {
+    return make_activation(context_, function, desc);
   }
   std::unique_ptr<SoftmaxKernel> softmax(const TensorDesc& desc) override {
     return make_softmax(context_, desc);
@@ -72,6 +74,27 @@ class CpuBackend final : public KernelBackend {
   std::unique_ptr<ReorderKernel> reorder(const TensorDesc& from, const TensorDesc& to) override {
     return make_reorder_kernel(context_, from, to);
   }
+
+  std::unique_ptr<PadKernel> pad(const PadSpec& spec) override { return make_pad(context_, spec); }
+  std::unique_ptr<PermuteKernel> permute(const PermuteSpec& spec) override {
+    return make_permute(context_, spec);
+  }
+  std::unique_ptr<BinaryKernel> binary(const BinarySpec& spec) override {
+    return make_binary(context_, spec);
+  }
+  std::unique_ptr<PenaltyKernel> penalty(const PenaltySpec& spec) override {
+    return make_penalty(context_, spec);
+  }
+  std::unique_ptr<EmbeddingKernel> embedding(const EmbeddingSpec& spec) override {
+    return make_embedding(context_, spec);
+  }
+  std::unique_ptr<LayerNormKernel> layer_norm(const LayerNormSpec& spec) override {
+    return make_layer_norm(context_, spec);
+  }
+  std::unique_ptr<MatmulKernel> matmul(const MatmulSpec& spec) override {
+    return make_matmul(context_, spec);
+  }
+  std::unique_ptr<GateKernel> gates(const GateSpec& spec) override { return make_gates(context_, spec); }
 
  private:
   ContextPtr context_;

@@ -4,7 +4,9 @@
 
 #include <cstring>
 
+#include "runtime/base/activations.h"
 #include "runtime/base/error.h"
+#include "runtime/kernels/cpu/activation_loops.h"
 #include "runtime/kernels/cpu/context.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/layout.h"
@@ -19,57 +21,38 @@ int64_t floats_in(const TensorDesc& desc) {
   return desc.bytes() / static_cast<int64_t>(sizeof(float));
 }
 
-using ForwardLoop = void (*)(const float*, float*, int64_t);
-using BackwardLoop = void (*)(const float*, const float*, float*, int64_t);
-
-void copy_forward(const float* x, float* y, int64_t count) {
+void copy_floats(const float* x, float* y, int64_t count) {
   if (x != y) std::memcpy(y, x, static_cast<size_t>(count) * sizeof(float));
-}
-void copy_backward(const float* dy, const float*, float* dx, int64_t count) {
-  copy_forward(dy, dx, count);
 }
 
 class CpuActivation final : public ActivationKernel {
  public:
-  CpuActivation(const ContextPtr& context, Activation activation, const TensorDesc& desc)
-      : threads_(context->threads), desc_(desc), count_(floats_in(desc)) {
-    switch (activation) {
-      case Activation::kLinear:
-        break;
-      case Activation::kRelu:
-        forward_ = relu_forward, backward_ = relu_backward;
-        break;
-      case Activation::kSigmoid:
-        forward_ = sigmoid_forward, backward_ = sigmoid_backward;
-        break;
-      case Activation::kTanh:
-        forward_ = tanh_forward, backward_ = tanh_backward;
-        break;
-    }
-  }
+  CpuActivation(const ContextPtr& context, const ActivationFunction& function, const TensorDesc& desc)
+      : threads_(context->threads), function_(function), desc_(desc), count_(floats_in(desc)) {}
   std::string implementation() const override { return "loop"; }
   const TensorDesc& desc() const override { return desc_; }
 
   void forward(const Execution&, const Tensor& in, const Tensor& out) override {
     const auto* x = in.as<const float>();
     auto* y = out.as<float>();
-    parallel_ranges(threads_, count_, kFloatGrain,
-                    [&](int64_t begin, int64_t end) { forward_(x + begin, y + begin, end - begin); });
+    parallel_ranges(threads_, count_, kFloatGrain, [&](int64_t begin, int64_t end) {
+      activation_forward(function_, x + begin, y + begin, end - begin);
+    });
   }
-  void backward(const Execution&, const Tensor& out, const Tensor& grad_out, const Tensor& grad_in) override {
-    const auto *y = out.as<const float>(), *dy = grad_out.as<const float>();
+  void backward(const Execution&, const Tensor& kept, const Tensor& grad_out,
+                const Tensor& grad_in) override {
+    const auto *k = kept.as<const float>(), *dy = grad_out.as<const float>();
     auto* dx = grad_in.as<float>();
     parallel_ranges(threads_, count_, kFloatGrain, [&](int64_t begin, int64_t end) {
-      backward_(dy + begin, y + begin, dx + begin, end - begin);
+      activation_backward(function_, dy + begin, k + begin, dx + begin, end - begin);
     });
   }
 
  private:
   int threads_;
+  ActivationFunction function_;
   TensorDesc desc_;
   int64_t count_;
-  ForwardLoop forward_ = copy_forward;
-  BackwardLoop backward_ = copy_backward;
 };
 
 class CpuAdd final : public AddKernel {
@@ -107,11 +90,11 @@ class CpuConcat final : public ConcatKernel {
 
   void join(const Execution&, const std::vector<Tensor>& inputs, const Tensor& out) override {
     walk(inputs, out.as<float>(),
-         [](float* part, float* whole, int64_t count) { copy_forward(part, whole, count); });
+         [](float* part, float* whole, int64_t count) { copy_floats(part, whole, count); });
   }
   void split(const Execution&, const Tensor& out, const std::vector<Tensor>& inputs) override {
     walk(inputs, out.as<float>(),
-         [](float* part, float* whole, int64_t count) { copy_forward(whole, part, count); });
+         [](float* part, float* whole, int64_t count) { copy_floats(whole, part, count); });
   }
 
  private:
@@ -134,16 +117,15 @@ class CpuConcat final : public ConcatKernel {
 
 }  // namespace
 
-std::unique_ptr<ActivationKernel> make_activation(ContextPtr context, Activation activation,
+std::unique_ptr<ActivationKernel> make_activation(ContextPtr context, const ActivationFunction& function,
                                                   const TensorDesc& desc) {
   require_float(desc, "activation");
   TensorDesc lies = desc;
   // sigmoid(0) = 0.5 would fill the padding, which other kernels rely on to be zero.
-  if (activation == Activation::kSigmoid && !desc.layout.canonical() &&
-      padded(dnnl_layout(desc.layout).desc())) {
+  if (!keeps_zero(function) && !desc.layout.canonical() && padded(dnnl_layout(desc.layout).desc())) {
     lies.layout = {};
   }
-  return std::make_unique<CpuActivation>(context, activation, lies);
+  return std::make_unique<CpuActivation>(context, function, lies);
 }
 
 std::unique_ptr<AddKernel> make_add(ContextPtr context, const TensorDesc& desc) {

@@ -21,7 +21,7 @@ std::unique_ptr<Conv2DKernel> make_conv2d(ContextPtr context, const Conv2DSpec& 
 std::unique_ptr<DenseKernel> make_dense(ContextPtr context, const DenseSpec& spec);
 std::unique_ptr<Pool2DKernel> make_pool2d(ContextPtr context, const Pool2DSpec& spec);
 std::unique_ptr<BatchNormKernel> make_batch_norm(ContextPtr context, const BatchNormSpec& spec);
-std::unique_ptr<ActivationKernel> make_activation(ContextPtr context, Activation activation,
+std::unique_ptr<ActivationKernel> make_activation(ContextPtr context, const ActivationFunction& function,
                                                   const TensorDesc& desc);
 std::unique_ptr<SoftmaxKernel> make_softmax(ContextPtr context, const TensorDesc& desc);
 std::unique_ptr<DropoutKernel> make_dropout(ContextPtr context, const DropoutSpec& spec);

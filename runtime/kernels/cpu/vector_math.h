@@ -36,6 +36,30 @@ inline float vector_exp(float x) {
   return x != x ? x : bounded;
 }
 
+// e^x - 1: x P(x) near 0, where the difference would cancel.
+inline float vector_expm1(float x) {
+  float p = 1.3981999507e-3f;
+  p = p * x + 8.3334519073e-3f;
+  p = p * x + 4.1665795894e-2f;
+  p = p * x + 1.6666665459e-1f;
+  p = p * x + 5.0000001201e-1f;
+  const float near = p * (x * x) + x;
+  const float far = vector_exp(x) - 1.0f;
+  return std::fabs(x) < 0.35f ? near : (x != x ? x : far);
+}
+
+// The error function, after Abramowitz and Stegun 7.1.26: absolute error below 3e-7.
+inline float vector_erf(float x) {
+  const float magnitude = std::fabs(x);
+  const float t = 1.0f / (1.0f + 0.3275911f * magnitude);
+  float p = 1.061405429f;
+  p = p * t - 1.453152027f;
+  p = p * t + 1.421413741f;
+  p = p * t - 0.284496736f;
+  p = p * t + 0.254829592f;
+  return std::copysign(1.0f - p * t * vector_exp(-magnitude * magnitude), x);
+}
+
 inline float vector_sigmoid(float x) {
   return 1.0f / (1.0f + vector_exp(-x));
 }

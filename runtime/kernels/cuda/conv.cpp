@@ -8,6 +8,7 @@
 #include "runtime/kernels/cuda/conv_plan.h"
 #include "runtime/kernels/cuda/element.h"
 #include "runtime/kernels/cuda/factories.h"
+#include "runtime/kernels/cuda/layer_factories.h"
 #include "runtime/kernels/cuda/layout.h"
 #include "runtime/kernels/cuda/loops.h"
 #include "runtime/kernels/geometry.h"
@@ -165,10 +166,9 @@ class CudaConv2D final : public Conv2DKernel {
     }
   }
 
-  // cuDNN, but for depthwise convolutions, which it does badly on this layout, and for what it refuses.
+  // cuDNN, but for what it refuses.
   void choose() {
     grouped_ = grouped(spec_, output_.shape);
-    if (spec_.groups > 1 && spec_.groups == spec_.input.shape[3]) return;
     const bool alike = spec_.padding[0] == spec_.padding[1] && spec_.padding[2] == spec_.padding[3];
     plan_ = ConvPlan::make(*context_, alike ? spec_ : padded_spec(spec_), output_.shape);
     pads_ = plan_.has_value() && !alike;
@@ -227,6 +227,8 @@ class CudaConv2D final : public Conv2DKernel {
 std::unique_ptr<Conv2DKernel> make_conv2d(ContextPtr context, const Conv2DSpec& spec) {
   output_shape(spec);  // its checks have the better messages
   require_elements(spec.input, "conv2d");
+  const bool depthwise = spec.groups > 1 && spec.groups == spec.input.shape[3];
+  if (depthwise && spec.input.dtype == DType::kF32) return make_depthwise(spec);
   return std::make_unique<CudaConv2D>(std::move(context), spec);
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/device/device.h"
 #include "runtime/kernels/cuda/context.h"
 #include "runtime/kernels/cuda/factories.h"
+#include "runtime/kernels/cuda/layer_factories.h"
 
 namespace rondo {
 namespace cuda {
@@ -33,8 +34,9 @@ class CudaBackend final : public KernelBackend {
   std::unique_ptr<BatchNormKernel> batch_norm(const BatchNormSpec& spec) override {
     return make_batch_norm(context_, spec);
   }
-  std::unique_ptr<ActivationKernel> activation(Activation activation, const TensorDesc& desc) override {
-    return make_activation(activation, desc);
+  std::unique_ptr<ActivationKernel> activation(const ActivationFunction& function,
+                                               const TensorDesc& desc) override {
+    return make_activation(function, desc);
   }
   std::unique_ptr<SoftmaxKernel> softmax(const TensorDesc& desc) override { return make_softmax(desc); }
   std::unique_ptr<DropoutKernel> dropout(const DropoutSpec& spec) override {
@@ -57,6 +59,21 @@ class CudaBackend final : public KernelBackend {
   std::unique_ptr<ReorderKernel> reorder(const TensorDesc& from, const TensorDesc& to) override {
     return make_reorder(from, to);
   }
+
+  std::unique_ptr<PadKernel> pad(const PadSpec& spec) override { return make_pad(spec); }
+  std::unique_ptr<PermuteKernel> permute(const PermuteSpec& spec) override { return make_permute(spec); }
+  std::unique_ptr<BinaryKernel> binary(const BinarySpec& spec) override { return make_binary(spec); }
+  std::unique_ptr<PenaltyKernel> penalty(const PenaltySpec& spec) override { return make_penalty(spec); }
+  std::unique_ptr<EmbeddingKernel> embedding(const EmbeddingSpec& spec) override {
+    return make_embedding(spec);
+  }
+  std::unique_ptr<LayerNormKernel> layer_norm(const LayerNormSpec& spec) override {
+    return make_layer_norm(context_, spec);
+  }
+  std::unique_ptr<MatmulKernel> matmul(const MatmulSpec& spec) override {
+    return make_matmul(context_, spec);
+  }
+  std::unique_ptr<GateKernel> gates(const GateSpec& spec) override { return make_gates(spec); }
 
  private:
   ContextPtr context_;

@@ -97,6 +97,10 @@ class CudaDense final : public DenseKernel {
     spec.extra = extra;
     spec.in = spec_.input.dtype;
     spec.tf32 = spec_.tf32;
+    if (spec_.alignment < 16) {
+      if (extra != Extra::kNone) return std::nullopt;  // nothing is said about vectors that are not aligned
+      spec.alignment = 4;
+    }
     return Gemm::make(*context_, spec);
   }
   Gemm plain(const GemmSpec& spec) {

@@ -18,27 +18,27 @@ namespace {
 
 class CudaActivation final : public ActivationKernel {
  public:
-  CudaActivation(Activation f, const TensorDesc& desc) : f_(f), desc_(desc) {}
+  CudaActivation(const ActivationFunction& f, const TensorDesc& desc) : f_(f), desc_(desc) {}
   std::string implementation() const override { return "loop"; }
   const TensorDesc& desc() const override { return desc_; }
 
   void forward(const Execution& on, const Tensor& in, const Tensor& out) override {
-    if (f_ == Activation::kLinear) return on.stream.copy(out.data, in.data, desc_.bytes());
+    if (f_.kind == Activation::kLinear) return on.stream.copy(out.data, in.data, desc_.bytes());
     with_element(desc_.dtype, [&]<class T>(Element<T>) {
       activation_forward(handle_of(on.stream), f_, in.as<const T>(), out.as<T>(), desc_.elements());
     });
   }
-  void backward(const Execution& on, const Tensor& out, const Tensor& grad_out,
+  void backward(const Execution& on, const Tensor& kept, const Tensor& grad_out,
                 const Tensor& grad_in) override {
-    if (f_ == Activation::kLinear) return on.stream.copy(grad_in.data, grad_out.data, desc_.bytes());
+    if (f_.kind == Activation::kLinear) return on.stream.copy(grad_in.data, grad_out.data, desc_.bytes());
     with_element(desc_.dtype, [&]<class T>(Element<T>) {
-      activation_backward(handle_of(on.stream), f_, grad_out.as<const T>(), out.as<const T>(),
+      activation_backward(handle_of(on.stream), f_, grad_out.as<const T>(), kept.as<const T>(),
                           grad_in.as<T>(), desc_.elements());
     });
   }
 
  private:
-  Activation f_;
+  ActivationFunction f_;
   TensorDesc desc_;
 };
 
@@ -240,9 +240,14 @@ bool has_16_bits(DType dtype) {
 
 }  // namespace
 
-std::unique_ptr<ActivationKernel> make_activation(Activation activation, const TensorDesc& desc) {
+void cannot_fuse(Activation f) {
+  raise<InternalError>("activation {} cannot be fused", static_cast<int>(f));
+}
+
+std::unique_ptr<ActivationKernel> make_activation(const ActivationFunction& function,
+                                                  const TensorDesc& desc) {
   require_elements(desc, "activation");
-  return std::make_unique<CudaActivation>(activation, desc);
+  return std::make_unique<CudaActivation>(function, desc);
 }
 
 std::unique_ptr<SoftmaxKernel> make_softmax(const TensorDesc& desc) {

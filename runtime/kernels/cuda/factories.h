@@ -21,7 +21,7 @@ std::unique_ptr<Conv2DKernel> make_conv2d(ContextPtr context, const Conv2DSpec& 
 std::unique_ptr<DenseKernel> make_dense(ContextPtr context, const DenseSpec& spec);
 std::unique_ptr<Pool2DKernel> make_pool2d(const ContextPtr& context, const Pool2DSpec& spec);
 std::unique_ptr<BatchNormKernel> make_batch_norm(const ContextPtr& context, const BatchNormSpec& spec);
-std::unique_ptr<ActivationKernel> make_activation(Activation activation, const TensorDesc& desc);
+std::unique_ptr<ActivationKernel> make_activation(const ActivationFunction& function, const TensorDesc& desc);
 std::unique_ptr<SoftmaxKernel> make_softmax(const TensorDesc& desc);
 std::unique_ptr<DropoutKernel> make_dropout(const ContextPtr& context, const DropoutSpec& spec);
 std::unique_ptr<AddKernel> make_add(const TensorDesc& desc);

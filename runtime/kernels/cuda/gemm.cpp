@@ -34,11 +34,20 @@ cudaDataType_t data_type(DType dtype) {
 }  // namespace
 
 // cuBLASLt counts columns first: a row-major matrix is its transpose there.
-Gemm::MatrixLayout Gemm::row_major(DType dtype, int64_t rows, int64_t columns) {
+Gemm::MatrixLayout Gemm::row_major(DType dtype, int64_t rows, int64_t columns, int64_t batch) {
   cublasLtMatrixLayout_t layout = nullptr;
   RONDO_CHECK_CUBLAS(cublasLtMatrixLayoutCreate(&layout, data_type(dtype), static_cast<uint64_t>(columns),
                                                 static_cast<uint64_t>(rows), columns));
-  return MatrixLayout(layout);
+  MatrixLayout owned(layout);
+  if (batch > 1) {
+    const auto count = static_cast<int32_t>(batch);
+    const int64_t stride = rows * columns;
+    RONDO_CHECK_CUBLAS(
+        cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)));
+    RONDO_CHECK_CUBLAS(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                        &stride, sizeof(stride)));
+  }
+  return owned;
 }
 
 // out^T = b^T a^T: cuBLASLt's A is our b, its B is our a.
@@ -57,11 +66,14 @@ void Gemm::describe(const GemmSpec& spec) {
   if (spec.extra == GemmSpec::Extra::kColumnSum) epilogue = CUBLASLT_EPILOGUE_BGRADA;
   set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
   const auto matrix = [&](bool transposed, int64_t rows, int64_t columns) {
-    return transposed ? row_major(spec.in, columns, rows) : row_major(spec.in, rows, columns);
+    return transposed ? row_major(spec.in, columns, rows, spec.batch)
+                      : row_major(spec.in, rows, columns, spec.batch);
   };
   a_ = matrix(spec.transpose_b, spec.inner, spec.columns);
   b_ = matrix(spec.transpose_a, spec.rows, spec.inner);
-  out_ = row_major(spec.out, spec.rows, spec.columns);
+  out_ = row_major(spec.out, spec.rows, spec.columns, spec.batch);
+  alpha_ = spec.alpha;
+  alignment_ = spec.alignment;
 }
 
 // The library's first choice among algorithms that give the same bits in every run: sums that are split over
@@ -76,7 +88,7 @@ bool Gemm::choose() {
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-    set(handle, attribute, uint32_t{16});
+    set(handle, attribute, alignment_);
   }
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
@@ -100,8 +112,8 @@ std::optional<Gemm> Gemm::make(Context& context, const GemmSpec& spec) {
 
 void Gemm::run(const Execution& on, const void* a, const void* b, void* out, const void* extra) {
   if (extra != nullptr) set(desc_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, extra);
-  const float one = 1.0f, zero = 0.0f;
-  RONDO_CHECK_CUBLAS(cublasLtMatmul(context_->cublas(), desc_.get(), &one, b, a_.get(), a, b_.get(), &zero,
+  const float zero = 0.0f;
+  RONDO_CHECK_CUBLAS(cublasLtMatmul(context_->cublas(), desc_.get(), &alpha_, b, a_.get(), a, b_.get(), &zero,
                                     out, out_.get(), out, out_.get(), &algorithm_, on.scratch,
                                     static_cast<size_t>(scratch_bytes_), handle_of(on.stream)));
 }

@@ -21,6 +21,9 @@ struct GemmSpec {
   DType in = DType::kF32;   // of a and b: float32, bfloat16 or float16
   DType out = DType::kF32;  // of the result and of vectors: float32 or as `in`
   bool tf32 = false;        // float32 inputs may be rounded
+  int64_t batch = 1;        // as many products, one behind the other in memory; no extra then
+  float alpha = 1.0f;       // factor of the product
+  uint32_t alignment = 16;  // of every operand, in bytes
   enum class Extra : uint8_t {
     kNone,
     kBias,       // adds a vector of `columns` to every row
@@ -34,7 +37,7 @@ class Gemm {
   // Nothing where cuBLASLt has no such product.
   static std::optional<Gemm> make(Context& context, const GemmSpec& spec);
 
-  // `extra` is the vector of GemmSpec::Extra. Operands are aligned to 16 bytes.
+  // `extra` is the vector of GemmSpec::Extra.
   void run(const Execution& on, const void* a, const void* b, void* out, const void* extra = nullptr);
   int64_t scratch_bytes() const { return scratch_bytes_; }
 
@@ -50,7 +53,7 @@ class Gemm {
   using MatrixLayout = Handle<cublasLtMatrixLayout_t, LayoutTraits>;
 
   explicit Gemm(Context& context) : context_(&context) {}
-  static MatrixLayout row_major(DType dtype, int64_t rows, int64_t columns);
+  static MatrixLayout row_major(DType dtype, int64_t rows, int64_t columns, int64_t batch);
   void describe(const GemmSpec& spec);
   bool choose();
 
@@ -59,6 +62,8 @@ class Gemm {
   MatrixLayout a_, b_, out_;
   cublasLtMatmulAlgo_t algorithm_{};
   int64_t scratch_bytes_ = 0;
+  float alpha_ = 1.0f;
+  uint32_t alignment_ = 16;
 };
 
 }  // namespace rondo::cuda

@@ -17,9 +17,9 @@ struct Linear {
   RONDO_HOST_DEVICE float backward(float dy, float) const { return dy; }
 };
 
-// Calls `go` with the functor of an activation.
+// Calls `go` with the functor of an activation that kernels fuse.
 template <class Go>
-void with_activation(Activation f, const Go& go) {
+void with_fused(Activation f, const Go& go) {
   switch (f) {
     case Activation::kLinear:
       return go(Linear());
@@ -29,7 +29,14 @@ void with_activation(Activation f, const Go& go) {
       return go(Sigmoid());
     case Activation::kTanh:
       return go(Tanh());
+    default:
+      cannot_fuse(f);
   }
+}
+// Calls `go` with the functor of any activation.
+template <class Go>
+void with_any(const ActivationFunction& f, const Go& go) {
+  return fusible(f.kind) ? with_fused(f.kind, go) : with_activation<StandardMath>(f, go);
 }
 
 template <class F, class T = float>
@@ -273,8 +280,8 @@ struct FillTail {
 }  // namespace
 
 template <class T>
-void activation_forward(cudaStream_t stream, Activation f, const T* x, T* y, int64_t count) {
-  with_activation(f, [&](auto functor) {
+void activation_forward(cudaStream_t stream, const ActivationFunction& f, const T* x, T* y, int64_t count) {
+  with_any(f, [&](auto functor) {
     launch_elements("activation", stream, count,
                     {reads(x, count * kBytesOf<T>), writes(y, count * kBytesOf<T>)},
                     Forward<decltype(functor), T>{functor, x, y});
@@ -282,8 +289,9 @@ void activation_forward(cudaStream_t stream, Activation f, const T* x, T* y, int
 }
 
 template <class T>
-void activation_backward(cudaStream_t stream, Activation f, const T* dy, const T* y, T* dx, int64_t count) {
-  with_activation(f, [&](auto functor) {
+void activation_backward(cudaStream_t stream, const ActivationFunction& f, const T* dy, const T* y, T* dx,
+                         int64_t count) {
+  with_any(f, [&](auto functor) {
     launch_elements(
         "activation gradient", stream, count,
         {reads(dy, count * kBytesOf<T>), reads(y, count * kBytesOf<T>), writes(dx, count * kBytesOf<T>)},
@@ -298,7 +306,7 @@ void bias_activation(cudaStream_t stream, Activation f, const T* bias, T* y, int
     if (f != Activation::kLinear) activation_forward(stream, f, y, y, count);
     return;
   }
-  with_activation(f, [&](auto functor) {
+  with_fused(f, [&](auto functor) {
     launch_elements(
         "bias and activation", stream, count,
         {reads(bias, channels * kBytesOf<T>), reads(y, count * kBytesOf<T>), writes(y, count * kBytesOf<T>)},
@@ -421,8 +429,9 @@ void fill_tail(cudaStream_t stream, const double* sums, int64_t count, const Ste
 }
 
 #define INSTANTIATE(T)                                                                                       \
-  template void activation_forward(cudaStream_t, Activation, const T*, T*, int64_t);                         \
-  template void activation_backward(cudaStream_t, Activation, const T*, const T*, T*, int64_t);              \
+  template void activation_forward(cudaStream_t, const ActivationFunction&, const T*, T*, int64_t);          \
+  template void activation_backward(cudaStream_t, const ActivationFunction&, const T*, const T*, T*,         \
+                                    int64_t);                                                                \
   template void bias_activation(cudaStream_t, Activation, const T*, T*, int64_t, int64_t);                   \
   template void add(cudaStream_t, const T*, const T*, T*, int64_t);                                          \
   template void convert(cudaStream_t, const float*, T*, int64_t);                                            \

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/base/functors.h"
+#include "runtime/base/activations.h"
 
 namespace rondo {
 struct LossScale;
@@ -24,11 +24,14 @@ namespace rondo::cuda {
 
 // ---- elements (loops.cu)
 
-// y = f(x) and dx = dy f'(x) from y; in place is fine.
+// y = f(x), and dx = dy f'(x) from y, or from x where derived_from_input(f); in place is fine.
 template <class T>
-void activation_forward(cudaStream_t stream, Activation f, const T* x, T* y, int64_t count);
+void activation_forward(cudaStream_t stream, const ActivationFunction& f, const T* x, T* y, int64_t count);
 template <class T>
-void activation_backward(cudaStream_t stream, Activation f, const T* dy, const T* y, T* dx, int64_t count);
+void activation_backward(cudaStream_t stream, const ActivationFunction& f, const T* dy, const T* kept, T* dx,
+                         int64_t count);
+// Throws InternalError.
+[[noreturn]] void cannot_fuse(Activation f);
 // y = f(y + bias) on (rows, channels); bias may be null.
 template <class T>
 void bias_activation(cudaStream_t stream, Activation f, const T* bias, T* y, int64_t rows, int64_t channels);

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "models/graph/regularizer.h"
+#include "models/layers/layer_slot.h"
+
+namespace rondo::layers {
+
+// Numbers from 0 to input_dim - 1 (as floats: models take no others) to rows of a trained table: (...) to
+// (..., output_dim). Weight: embeddings (input_dim, output_dim).
+struct Embedding {
+  int64_t input_dim = 0;
+  int64_t output_dim = 0;
+  Initializer embeddings_initializer = "random_uniform";
+  Regularizer embeddings_regularizer = {};
+  bool trainable = true;
+  std::string name = {};
+  LayerSlot layer = {};
+  SymbolicTensor operator()(const SymbolicTensor& input) const { return LayerHandle(*this)(input); }
+};
+
+std::shared_ptr<Layer> make_layer(const Embedding& options);
+
+}  // namespace rondo::layers

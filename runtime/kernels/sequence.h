@@ -1,0 +1,122 @@
+// Kernels of the layers that work on sequences: embeddings, normalization of rows, products of many matrices,
+// and the gates of recurrent layers. All tensors are canonical float32.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "runtime/kernels/kernel.h"
+
+namespace rondo {
+
+// Rows of a table (entries, width) by number: out[i] = table[indices[i]]. The numbers come as float32, whole
+// and at least 0, as models take their inputs.
+struct EmbeddingSpec {
+  TensorDesc indices;  // any shape
+  int64_t entries = 0;
+  int64_t width = 0;
+};
+
+class EmbeddingKernel : public Kernel {
+ public:
+  virtual const TensorDesc& output() const = 0;  // the shape of the indices, then width
+  // A number that is no row of the table throws InvalidArgument where kernels run in the call, and elsewhere
+  // gives a row of NaN.
+  virtual void forward(const Execution& on, const Tensor& indices, const Tensor& table,
+                       const Tensor& out) = 0;
+  // grad_table = the sum of the gradients of each row's uses, added in the order of the indices.
+  virtual void backward(const Execution& on, const Tensor& indices, const Tensor& grad_out,
+                        const Tensor& grad_table) = 0;
+};
+
+// y = gamma (x - mean) / sqrt(variance + epsilon) + beta over the last axis, with the biased variance.
+// gamma and beta are (channels).
+struct LayerNormSpec {
+  TensorDesc input;
+  float epsilon = 1e-3f;
+  bool scale = true;   // gamma is used
+  bool center = true;  // beta is used
+  Mode mode = Mode::kTraining;
+};
+
+// Keeps each row's statistics from a training forward until its backward.
+class LayerNormKernel : public Kernel {
+ public:
+  virtual const TensorDesc& desc() const = 0;
+  // gamma and beta are empty when not used; so are their gradients.
+  virtual void forward(const Execution& on, const Tensor& in, const Tensor& gamma, const Tensor& beta,
+                       const Tensor& out) = 0;
+  virtual void backward(const Execution& on, const Tensor& in, const Tensor& gamma, const Tensor& grad_out,
+                        const Tensor& grad_in, const Tensor& grad_gamma, const Tensor& grad_beta) = 0;
+};
+
+// `batch` products out (rows, columns) = alpha a (rows, inner) b (inner, columns), one behind the other in
+// memory. `transpose_a`: each a lies as (inner, rows); `transpose_b`: each b lies as (columns, inner).
+struct MatmulSpec {
+  int64_t batch = 1;
+  int64_t rows = 0, columns = 0, inner = 0;
+  bool transpose_a = false, transpose_b = false;
+  float alpha = 1.0f;
+  bool tf32 = false;  // a GPU may round a and b to 10 bits
+};
+
+class MatmulKernel : public Kernel {
+ public:
+  virtual void run(const Execution& on, const Tensor& a, const Tensor& b, const Tensor& out) = 0;
+};
+
+// One time step of a recurrent layer behind its products, for `rows` samples and `units`. `input` is the
+// input's product and `recurrent` the last state's, with a column for each gate and unit.
+enum class Recurrence : uint8_t { kLstm, kGru };
+struct GateSpec {
+  Recurrence kind = Recurrence::kLstm;
+  int64_t rows = 0, units = 0;
+};
+// Gates of a kind, and what is kept of a step for its gradient, per unit.
+constexpr int64_t gate_count(Recurrence kind) {
+  return kind == Recurrence::kLstm ? 4 : 3;
+}
+
+// LSTM, with gates i, f, c, o (Keras' order) of z = input + recurrent:
+//   i, f, o = sigmoid(z), g = tanh(z_c);  c = f c_last + i g;  h = o tanh(c).  Keeps i, f, g, o.
+// GRU with reset_after, with gates z, r, h of x = input and y = recurrent:
+//   z, r = sigmoid(x + y), g = tanh(x_h + r y_h);  h = z h_last + (1 - z) g.  Keeps z, r, g, y_h.
+struct GateState {
+  const float* input = nullptr;
+  const float* recurrent = nullptr;
+  const float* last_output = nullptr;  // h_last; GRU
+  const float* last_cell = nullptr;    // c_last; LSTM
+  float* kept = nullptr;               // (rows, 4 units)
+  float* cell = nullptr;               // c; LSTM
+  float* output = nullptr;             // h
+};
+// The same step backward, from the gradients of h: `grad_output` (may be null: none) plus `grad_next`, what
+// the next time step sent. `grad_cell` is the gradient of c, in and out. Writes the gradients of `input` and
+// `recurrent` (for an LSTM they are one: grad_recurrent is null), and for a GRU adds nothing but writes the
+// part of h_last's gradient that does not go through the product into `grad_last`.
+struct GateGradient {
+  const float* kept = nullptr;
+  const float* last_output = nullptr;
+  const float* last_cell = nullptr;
+  const float* cell = nullptr;
+  const float* grad_output = nullptr;
+  const float* grad_next = nullptr;
+  float* grad_cell = nullptr;
+  float* grad_input = nullptr;
+  float* grad_recurrent = nullptr;
+  float* grad_last = nullptr;
+};
+
+class GateKernel : public Kernel {
+ public:
+  virtual void forward(const Execution& on, const GateState& state) = 0;
+  virtual void backward(const Execution& on, const GateGradient& gradient) = 0;
+};
+
+// Throw InvalidArgument where a specification makes no sense.
+Shape output_shape(const EmbeddingSpec& spec);
+void check(const LayerNormSpec& spec);
+void check(const MatmulSpec& spec);
+void check(const GateSpec& spec);
+
+}  // namespace rondo
