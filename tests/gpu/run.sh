@@ -99,7 +99,7 @@ if [ -n "$python" ]; then  # PyTorch's packages bring NCCL and cuDNN
 fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 command -v ninja >/dev/null && options+=(-G Ninja)
-tests=(kernels_sim_linear_test kernels_sim_rest_test)
+tests=(kernels_sim_linear_test kernels_sim_rest_test kernels_sim_half_test)
 [ "$gpus" = 1 ] || tests+=(nccl_sim_test)
 if [ -z "$build" ]; then
   build=$out/build
