@@ -154,7 +154,8 @@ class Sequential : public Model {
 };
 
 struct MultiGpuOptions {
-  // Devices to use, one per rank: a count, a list of ids, or absent for all ranks of the world.
+  // Devices to use, one per rank: a count, a list of ids, or absent (or 0, or an empty list, as in Keras) for
+  // all ranks of the world.
   std::optional<std::variant<int, std::vector<int>>> gpus = std::nullopt;
   bool cpu_merge = true;        // accepted for compatibility: outputs are merged on the host
   bool cpu_relocation = false;  // accepted for compatibility: weights are shared either way
@@ -162,7 +163,9 @@ struct MultiGpuOptions {
 
 // Keras' multi_gpu_model over ranks: a model that trains and predicts over all ranks of `world`, each with
 // its share of every batch, and shares its weights with `model`: after parallel.fit the template has them, on
-// every rank. The world must outlive both.
+// every rank. The world must outlive both. models/MULTI_GPU.md compares it with Keras' rule by rule. Throws
+// InvalidArgument, naming the devices that were asked for and those there are, for fewer than two devices,
+// ids that no rank has or that come twice, and for fewer devices than ranks.
 Model multi_gpu_model(const Model& model, World& world, const MultiGpuOptions& options = {});
 // The same for programs that have a communicator and a backend but no World.
 Model multi_gpu_model(const Model& model, Communicator& comm, KernelBackend& backend,

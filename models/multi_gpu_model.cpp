@@ -20,12 +20,14 @@ void check_gpus(const MultiGpuOptions& options, int ranks) {
   if (!options.gpus) return;
   std::vector<int> ids;
   if (const int* count = std::get_if<int>(&*options.gpus)) {
+    if (*count == 0) return;  // Keras: as if it were not given
     require(*count >= 2,
             "multi_gpu_model needs gpus >= 2 when it is given, got {}; leave it out to use all {} ranks",
             *count, ranks);
     for (int id = 0; id < *count; ++id) ids.push_back(id);
   } else {
     ids = std::get<std::vector<int>>(*options.gpus);
+    if (ids.empty()) return;
     require(ids.size() >= 2, "multi_gpu_model needs at least 2 gpus when they are listed, got {}",
             ids.size());
   }
@@ -40,11 +42,9 @@ void check_gpus(const MultiGpuOptions& options, int ranks) {
   std::sort(ids.begin(), ids.end());
   require(std::adjacent_find(ids.begin(), ids.end()) == ids.end(),
           "multi_gpu_model: a device is listed twice");
-  if (static_cast<int>(ids.size()) < ranks) {
-    raise<Unavailable>(
-        "multi_gpu_model over {} of {} ranks: start as many ranks as devices, or leave gpus out", ids.size(),
-        ranks);
-  }
+  require(static_cast<int>(ids.size()) == ranks,
+          "multi_gpu_model over {} of {} ranks: start as many ranks as devices, or leave gpus out",
+          ids.size(), ranks);
 }
 
 }  // namespace

@@ -230,9 +230,40 @@ TEST(MultiGpuModel, ChecksGpus) {
     EXPECT_NO_THROW(multi_gpu_model(model, comm, *backend, {.gpus = std::vector{1, 0}}));
     EXPECT_THAT([&] { multi_gpu_model(model, comm, *backend, {.gpus = 4}); },
                 ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("0 to 3"), HasSubstr("0 to 1"))));
+    EXPECT_NO_THROW(multi_gpu_model(model, comm, *backend, {.gpus = 0}));
+    EXPECT_NO_THROW(multi_gpu_model(model, comm, *backend, {.gpus = std::vector<int>()}));
     EXPECT_THROW(multi_gpu_model(model, comm, *backend, {.gpus = 1}), InvalidArgument);
+    EXPECT_THROW(multi_gpu_model(model, comm, *backend, {.gpus = std::vector{0}}), InvalidArgument);
     EXPECT_THROW(multi_gpu_model(model, comm, *backend, {.gpus = std::vector{0, 0}}), InvalidArgument);
     EXPECT_THROW(multi_gpu_model(model, comm, *backend, {.gpus = std::vector{-1, 0}}), InvalidArgument);
+  });
+  run_ranks(3, [&](Communicator& comm) {
+    const auto device = make_cpu_device(1);
+    const auto backend = make_cpu_backend(*device);
+    EXPECT_THAT(
+        [&] {
+          multi_gpu_model(zoo::mlp({4, 4, 1}, 2), comm, *backend, {.gpus = 2});
+        },
+        ThrowsMessage<InvalidArgument>(HasSubstr("2 of 3 ranks")));
+  });
+}
+
+// What Keras' documentation shows: ask for several devices, and train on one where there are not so many.
+TEST(MultiGpuModel, FallsBackToOneDevice) {
+  run_ranks(1, [&](Communicator& comm) {
+    const auto device = make_cpu_device(1);
+    const auto backend = make_cpu_backend(*device);
+    Model model = small_model();
+    Model parallel = model;
+    try {
+      parallel = multi_gpu_model(model, comm, *backend, {.gpus = 8});
+      ADD_FAILURE() << "there is one device only";
+    } catch (const InvalidArgument&) {
+    }
+    parallel.compile(compile_options());
+    const auto before = model.get_weights();
+    parallel.fit(small_data(), {.batch_size = 50});
+    EXPECT_NE(model.get_weights(), before);
   });
 }
 
