@@ -24,7 +24,7 @@ BatchStream batches_of(const GraphNetwork& network, const Source& data, int64_t 
 Logs evaluate_locally(GraphNetwork& network, const Source& data, int64_t batch_size) {
   Device& device = network.backend().device();
   Stream& stream = network.stream();
-  std::vector<double> totals(network.metric_names().size() + 1);
+  std::vector<double> totals(network.sum_count());
   const auto bytes = static_cast<int64_t>(totals.size() * sizeof(double));
   const int ahead = device.host_accessible() ? 0 : 1;  // batches queued behind the one whose sums are read
   BatchStream batches = batches_of(network, data, batch_size);
@@ -32,25 +32,31 @@ Logs evaluate_locally(GraphNetwork& network, const Source& data, int64_t batch_s
   ReadBack results(device, bytes, ahead + 1);
   const QuietAtEnd quiet(stream);
   const ReadBack::Piece all{.data = sums.data(), .bytes = bytes};
+  // As the trainer's evaluation: a loss that is the sum over its batch counts for each of its rows.
+  std::vector<double> loss_factors(static_cast<size_t>(ahead + 1), 1.0);
+  int64_t added = 0;
   const auto add_oldest = [&] {
     const auto* values = reinterpret_cast<const double*>(results.receive());
-    for (size_t i = 0; i < totals.size(); ++i) totals[i] += values[i];
+    totals[0] += values[0] * loss_factors[static_cast<size_t>(added++) % loss_factors.size()];
+    for (size_t i = 1; i < totals.size(); ++i) totals[i] += values[i];
   };
   batches.seek(0);
   for (int64_t step = 0; step < batches.batches_per_pass(); ++step) {
     const DeviceBatch& input = batches.next(stream);
     network.forward({.stream = stream}, input.batch, Mode::kInference, {sums.as<double>(), totals.size()});
     results.send(stream, std::span(&all, 1));
+    if (network.sums_loss()) {
+      loss_factors[static_cast<size_t>(step) % loss_factors.size()] = static_cast<double>(input.batch.rows);
+    }
     batches.done(stream);
     if (results.underway() > ahead) add_oldest();
   }
   while (results.underway() > 0) add_oldest();
 
-  const auto samples = static_cast<double>(data.size());
-  Logs logs{{"loss", totals[0] / samples}};
-  for (size_t i = 1; i < totals.size(); ++i) {
-    logs.emplace_back(network.metric_names()[i - 1], totals[i] / samples);
-  }
+  std::vector<double> values(1 + network.metric_names().size());
+  network.values_of(totals, static_cast<double>(data.size()), values);
+  Logs logs{{"loss", values[0]}};
+  for (size_t i = 1; i < values.size(); ++i) logs.emplace_back(network.metric_names()[i - 1], values[i]);
   return logs;
 }
 

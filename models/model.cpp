@@ -17,6 +17,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/local/self_communicator.h"
 #include "runtime/data/source.h"
+#include "runtime/data/weighted.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/kernels/backend.h"
 #include "runtime/kernels/cpu/cpu_backend.h"
@@ -132,7 +133,14 @@ Trainer& ModelState::get_trainer(int64_t rows) {
   GraphNetwork& net = get_network(rows);
   // A trainer keeps the weights in its buckets. If another model of the same weights has trained since, they
   // have moved, and so must we.
-  if (!holds_weights()) trainer.reset();
+  if (trainer && !holds_weights()) {
+    try {
+      pending_optimizer = read_optimizer();
+    } catch (const InvalidArgument&) {
+      pending_optimizer.reset();  // other weights are trained now: it begins anew
+    }
+    trainer.reset();
+  }
   if (!trainer) {
     quiesce();
     trainer = std::make_unique<Trainer>(*comm, *backend, net,
@@ -143,6 +151,8 @@ Trainer& ModelState::get_trainer(int64_t rows) {
     each_model(*shared, [&](SharedGraph& each) { each.trained_by = this; });
     trained_at.clear();
     for (const Parameter* parameter : shared->graph.parameters()) trained_at.push_back(parameter->value.data);
+    if (pending_optimizer) write_optimizer(*pending_optimizer);
+    pending_optimizer.reset();
   }
   return *trainer;
 }
@@ -178,6 +188,13 @@ void check_data(const ModelState& state, const Source& data) {
   check_inputs(state, data);
   check_labels(*state.objective, state.shared->graph.outputs().front().shape(), data.label_shape(),
                data.label_dtype(), data.name());
+}
+
+// How many there are, 0 where single numbers are labels and nobody says.
+int64_t classes_of(const Source& data) {
+  if (data.classes() > 0 || data.label_dtype() == DType::kI32) return data.classes();
+  const int64_t columns = data.label_shape().elements();
+  return columns > 1 ? columns : 0;
 }
 
 std::shared_ptr<const Source> borrow(const Source& source) {
@@ -252,6 +269,7 @@ void Model::compile(const CompileOptions& options) {
   Objective objective = make_objective(options.loss, options.metrics, output_shape());
   if (state_->backend != nullptr) check_precision(*state_->backend, options.precision);
   state_->trainer.reset();
+  state_->pending_optimizer.reset();
   state_->network.reset();
   state_->options = options;
   state_->objective = std::move(objective);
@@ -262,6 +280,9 @@ History Model::fit(const Source& data, const ModelFitOptions& options) {
   require(options.validation_split >= 0.0 && options.validation_split < 1.0,
           "validation_split must be in [0, 1), got {}", options.validation_split);
   std::shared_ptr<const Source> train = borrow(data);
+  if (!options.sample_weight.empty()) {
+    train = std::make_shared<WeightedSource>(std::move(train), options.sample_weight);
+  }
   std::shared_ptr<const Source> validation;
   if (options.validation_data != nullptr) {
     check_data(*state_, *options.validation_data);
@@ -271,8 +292,17 @@ History Model::fit(const Source& data, const ModelFitOptions& options) {
     train = std::move(parts.train);
     validation = std::move(parts.validation);
   }
-  Trainer& trainer = state_->get_trainer(state_->nominal_rows(options.batch_size));
-  return trainer.fit(*train, {.batch_size = options.batch_size,
+  if (!options.class_weight.empty()) {
+    const int64_t classes = classes_of(*train);
+    train = std::make_shared<WeightedSource>(std::move(train), options.class_weight, classes);
+  }
+  int64_t batch_size = options.batch_size;
+  if (batch_size == 0) {
+    const int64_t steps = options.steps_per_epoch;
+    batch_size = steps > 0 ? (train->size() + steps - 1) / steps : 32;
+  }
+  Trainer& trainer = state_->get_trainer(state_->nominal_rows(batch_size));
+  return trainer.fit(*train, {.batch_size = batch_size,
                               .epochs = options.epochs,
                               .initial_epoch = options.initial_epoch,
                               .steps_per_epoch = options.steps_per_epoch,
@@ -280,6 +310,8 @@ History Model::fit(const Source& data, const ModelFitOptions& options) {
                               .seed = options.seed,
                               .validation = validation.get(),
                               .validation_batch_size = options.validation_batch_size,
+                              .validation_freq = options.validation_freq,
+                              .validation_epochs = options.validation_epochs,
                               .loader_threads = options.loader_threads,
                               .replay_steps = options.replay_steps,
                               .callbacks = options.callbacks});

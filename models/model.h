@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "models/graph/layer.h"
+#include "models/losses/config.h"
 #include "runtime/base/precision.h"
 #include "runtime/gradsync/bucket_plan.h"
 #include "runtime/kernels/step.h"
@@ -33,6 +35,7 @@ class KernelBackend;
 class Source;
 class World;
 struct ModelState;
+struct OptimizerState;
 
 struct ModelOptions {
   std::string name = "model";
@@ -41,8 +44,8 @@ struct ModelOptions {
 
 struct CompileOptions {
   OptimizerConfig optimizer = RMSprop{};
-  std::string loss;
-  std::vector<std::string> metrics = {};
+  LossConfig loss;
+  std::vector<MetricConfig> metrics = {};
   BucketOptions buckets = {};
   // In which layers compute; weights and whatever the user sees are float32 in any. kBF16 and kF16 are for
   // GPUs. With kF16 the gradients are scaled as loss_scaling says, and a step in which one overflows changes
@@ -52,15 +55,24 @@ struct CompileOptions {
 };
 
 struct ModelFitOptions {
-  int64_t batch_size = 32;  // global: shared by the ranks
-  int64_t epochs = 1;       // index of the last epoch: training runs from initial_epoch to here
+  // Global: shared by the ranks. 0, as Keras' None: with steps_per_epoch so many that these steps are one
+  // pass, else 32.
+  int64_t batch_size = 32;
+  int64_t epochs = 1;  // index of the last epoch: training runs from initial_epoch to here
   int64_t initial_epoch = 0;
   int64_t steps_per_epoch = 0;  // 0: one pass over the data
   bool shuffle = true;
-  uint64_t seed = 0;                        // of the order and of dropout
-  double validation_split = 0.0;            // this part of the data, its last samples, is held out
-  const Source* validation_data = nullptr;  // takes precedence over validation_split
-  int64_t validation_batch_size = 0;        // 0: batch_size
+  uint64_t seed = 0;                            // of the order and of dropout
+  double validation_split = 0.0;                // this part of the data, its last samples, is held out
+  const Source* validation_data = nullptr;      // takes precedence over validation_split
+  int64_t validation_batch_size = 0;            // 0: batch_size
+  int64_t validation_freq = 1;                  // validate after epochs whose number (from 1) it divides
+  std::vector<int64_t> validation_epochs = {};  // ... or only after these, numbered from 1
+  // Weights of the samples' losses, one for each sample of the data, and by class, where the classes must be
+  // 0 to C - 1 as in tf.keras; see WeightedSource. They do not change what the mean divides by. A part held
+  // out by validation_split keeps its sample weights and has no class weights; metrics have neither.
+  std::vector<float> sample_weight = {};
+  std::map<int64_t, double> class_weight = {};
   int loader_threads = 1;
   bool replay_steps = true;  // as CUDA graphs, where they can be: see FitOptions
   std::vector<Callback*> callbacks = {};
@@ -131,6 +143,12 @@ class Model {
   GraphNetwork& network(int64_t rows);
   // The optimizer of the last fit; throws InvalidArgument before the first.
   Optimizer& optimizer();
+  // What the optimizer has learned, in canonical order and named as in Keras' files; the same on every rank.
+  OptimizerState optimizer_state() const;
+  // Goes on from there at the next fit. For all ranks to call alike, after compile. Arrays are matched by
+  // their order, not by name, as Keras does; without arrays only the iterations count. Throws InvalidArgument
+  // that names the first array that does not fit, before anything is changed.
+  void set_optimizer_state(const OptimizerState& state);
 
  protected:
   ModelState& state() { return *state_; }

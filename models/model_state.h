@@ -9,6 +9,7 @@
 #include "models/graph/graph.h"
 #include "models/graph/objective.h"
 #include "models/model.h"
+#include "models/optimizer_state.h"
 
 namespace rondo {
 
@@ -47,7 +48,10 @@ struct ModelState {
   std::unique_ptr<Trainer> trainer;
   std::vector<const void*> trained_at;  // where the trainer put each weight
   std::shared_ptr<Layer> as_layer;      // null until the model is called
+  std::optional<OptimizerState> pending_optimizer;  // for the next trainer
 
+  OptimizerState read_optimizer() const;
+  void write_optimizer(const OptimizerState& state);  // to the trainer, which there is
   void bind();
   // Models that are called as layers of this one, however deep, have one backend with it.
   void bind_nested();

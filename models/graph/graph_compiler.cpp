@@ -62,10 +62,9 @@ class GraphCompiler {
         return last == ActivationKind::kSoftmax;
       case Loss::kBinaryCrossentropy:
         return last == ActivationKind::kSigmoid;
-      case Loss::kMeanSquaredError:
+      default:
         return false;
     }
-    return false;
   }
 
   // The element-wise activation layer that can run inside this call's kernel.
@@ -119,15 +118,25 @@ class GraphCompiler {
     const ValueId prediction = builder_.in_type(builder_.canonical(values_.at(output_)), DType::kF32);
     append_loss(prediction, logits);
     builder_.append_penalties(request_.sums);
-    size_t index = 0;
-    for (const NamedMetric& metric : objective()->metrics) append_metric(metric, prediction, logits, ++index);
+    size_t index = 1;
+    for (const NamedMetric& metric : objective()->metrics) {
+      append_metric(metric, prediction, logits, index);
+      index += static_cast<size_t>(metric.sums());
+    }
   }
 
   void append_loss(ValueId prediction, bool logits) {
-    auto& kernel = builder_.own(builder_.backend().loss(
-        {.loss = objective()->loss, .prediction = builder_.desc(prediction), .from_logits = logits}));
+    auto& kernel = builder_.own(builder_.backend().loss({.loss = objective()->loss,
+                                                         .prediction = builder_.desc(prediction),
+                                                         .from_logits = logits || objective()->from_logits,
+                                                         .label_smoothing = objective()->label_smoothing,
+                                                         .delta = objective()->delta,
+                                                         .sum_positions = objective()->sum}));
     builder_.plan().label = builder_.add_external(kernel.label(), "label");
     const ValueId label = builder_.plan().label;
+    const TensorDesc by_row{.shape = Shape{builder_.plan().rows}, .dtype = DType::kF32};
+    builder_.plan().weights = builder_.add_external(by_row, "sample weights");
+    const Tensor& weights = builder_.tensor(builder_.plan().weights);
     std::vector<ValueId> writes;
     const Tensor* grad = &kEmpty;
     if (builder_.needs_gradient(prediction)) {
@@ -140,22 +149,27 @@ class GraphCompiler {
     const Tensor& want = builder_.tensor(label);
     builder_.add_step({.name = "loss",
                        .kernel = &kernel,
-                       .reads = {prediction, label},
+                       .reads = {prediction, label, builder_.plan().weights},
                        .writes = writes,
-                       .run = [&kernel, &in, &want, sums = request_.sums, grad](const Execution& on) {
-                         kernel.run(on, in, want, *sums, *grad);
-                       }});
+                       .run = [&kernel, &in, &want, &weights, sums = request_.sums, grad](
+                                  const Execution& on) { kernel.run(on, in, want, *sums, *grad, weights); }});
   }
 
   void append_metric(const NamedMetric& metric, ValueId prediction, bool logits, size_t index) {
-    const bool by_error =
-        metric.metric == Metric::kMeanSquaredError || metric.metric == Metric::kMeanAbsoluteError;
+    if (metric.loss) return append_loss_metric(metric, prediction, logits, index);
     const bool sigmoid = logits && output_->layer->output_activation() == ActivationKind::kSigmoid;
-    const bool needs_probabilities = by_error || (metric.metric == Metric::kBinaryAccuracy && !sigmoid);
-    const ValueId from = needs_probabilities ? probabilities(prediction, logits) : prediction;
+    const bool by_rank = metric.metric == Metric::kCategoricalAccuracy ||
+                         metric.metric == Metric::kSparseCategoricalAccuracy ||
+                         metric.metric == Metric::kTopKCategoricalAccuracy ||
+                         metric.metric == Metric::kSparseTopKCategoricalAccuracy;
+    const bool on_logits = by_rank || (metric.metric == Metric::kBinaryAccuracy && sigmoid);
+    const ValueId from = on_logits ? prediction : probabilities(prediction, logits);
     auto& kernel = builder_.own(builder_.backend().metric({.metric = metric.metric,
                                                            .prediction = builder_.desc(from),
-                                                           .from_logits = sigmoid && from == prediction}));
+                                                           .from_logits = sigmoid && from == prediction,
+                                                           .threshold = metric.threshold,
+                                                           .k = metric.k,
+                                                           .thresholds = metric.thresholds}));
     const ValueId label = builder_.plan().label;
     const Tensor& in = builder_.tensor(from);
     const Tensor& want = builder_.tensor(label);
@@ -165,6 +179,28 @@ class GraphCompiler {
                        .writes = {},
                        .run = [&kernel, &in, &want, sums = request_.sums, index](const Execution& on) {
                          kernel.run(on, in, want, *sums + index);
+                       }});
+  }
+
+  // A crossentropy that takes logits takes the loss's, other losses probabilities.
+  void append_loss_metric(const NamedMetric& metric, ValueId prediction, bool logits, size_t index) {
+    const bool same = logits && (*metric.loss == Loss::kBinaryCrossentropy) ==
+                                    (output_->layer->output_activation() == ActivationKind::kSigmoid);
+    const bool on_logits = same && (*metric.loss == Loss::kBinaryCrossentropy ||
+                                    *metric.loss == Loss::kCategoricalCrossentropy ||
+                                    *metric.loss == Loss::kSparseCategoricalCrossentropy);
+    const ValueId from = on_logits ? prediction : probabilities(prediction, logits);
+    auto& kernel = builder_.own(builder_.backend().loss(
+        {.loss = *metric.loss, .prediction = builder_.desc(from), .from_logits = on_logits}));
+    const ValueId label = builder_.plan().label;
+    const Tensor& in = builder_.tensor(from);
+    const Tensor& want = builder_.tensor(label);
+    builder_.add_step({.name = "metric " + metric.name,
+                       .kernel = &kernel,
+                       .reads = {from, label},
+                       .writes = {},
+                       .run = [&kernel, &in, &want, sums = request_.sums, index](const Execution& on) {
+                         kernel.run(on, in, want, *sums + index, kEmpty);
                        }});
   }
 

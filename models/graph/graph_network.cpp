@@ -121,6 +121,24 @@ void GraphNetwork::reserve(const Plan& plan) {
   }
 }
 
+size_t GraphNetwork::sum_count() {
+  int64_t count = 1;
+  if (options_.objective) {
+    for (const NamedMetric& metric : options_.objective->metrics) count += metric.sums();
+  }
+  return static_cast<size_t>(count);
+}
+
+void GraphNetwork::values_of(std::span<const double> sums, double rows, std::span<double> values) {
+  values[0] = sums[0] / rows;
+  size_t at = 1;
+  for (size_t i = 1; i < values.size(); ++i) {
+    const NamedMetric& metric = options_.objective->metrics[i - 1];
+    values[i] = metric.of(sums.subspan(at, static_cast<size_t>(metric.sums())), rows);
+    at += static_cast<size_t>(metric.sums());
+  }
+}
+
 void GraphNetwork::prepare(int64_t rows, Mode mode) {
   if (mode == Mode::kTraining) {
     get_plan(rows, Purpose::kTrain);
@@ -163,8 +181,9 @@ void GraphNetwork::forward(const Execution& on, const Batch& batch, Mode mode, s
                            label.shape.text(), dtype_name(batch.label.desc.dtype),
                            batch.label.desc.shape.text());
   }
-  RONDO_CHECK(sums.size() == metric_names_.size() + 1);
+  RONDO_CHECK(sums.size() == sum_count());
   plan.set_external(plan.label, batch.label.data);
+  plan.set_external(plan.weights, batch.weights.data);
   sums_ = sums.data();
   plan.run_forward({.stream = on.stream, .scratch = scratch_.data(), .state = on.state});
   pending_ = mode == Mode::kTraining ? &plan : nullptr;

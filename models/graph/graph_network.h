@@ -41,6 +41,9 @@ class GraphNetwork final : public Network {
 
   const ParameterList& parameters() override;
   const std::vector<std::string>& metric_names() override { return metric_names_; }
+  size_t sum_count() override;
+  void values_of(std::span<const double> sums, double rows, std::span<double> values) override;
+  bool sums_loss() override { return options_.objective && options_.objective->sum; }
   void prepare(int64_t rows, Mode mode) override;
   void forward(const Execution& on, const Batch& batch, Mode mode, std::span<double> sums) override;
   void backward(const Execution& on, GradSink& sink) override;

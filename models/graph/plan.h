@@ -42,7 +42,8 @@ struct Plan {
   std::vector<PlanStep> backward;
   std::vector<ValueId> inputs;
   ValueId label = -1;
-  ValueId output = -1;  // canonical; in plans for prediction
+  ValueId weights = -1;  // of the rows' losses; without memory: all 1
+  ValueId output = -1;   // canonical; in plans for prediction
   int64_t arena_bytes = 0;
   int64_t scratch_bytes = 0;
   std::vector<std::unique_ptr<Kernel>> kernels;

@@ -22,36 +22,41 @@ std::string snake_case(const std::string& name) {
 
 void set_clipping(Config& config, const Clipping& clip) {
   if (clip.clipvalue > 0.0) config.set("clipvalue", clip.clipvalue);
+  if (clip.clipnorm > 0.0) config.set("clipnorm", clip.clipnorm);
   if (clip.global_clipnorm > 0.0) config.set("global_clipnorm", clip.global_clipnorm);
+}
+
+// Calls each(key, setting) for the settings that an optimizer shares with Keras' configuration.
+template <class T, class Each>
+void each_setting(T& settings, const Each& each) {
+  if constexpr (requires { settings.schedule_decay; }) {
+    each("decay", settings.schedule_decay);  // the place that tf.keras gives Nadam's
+  } else {
+    each("decay", settings.decay);
+  }
+  if constexpr (requires { settings.momentum; }) each("momentum", settings.momentum);
+  if constexpr (requires { settings.nesterov; }) each("nesterov", settings.nesterov);
+  if constexpr (requires { settings.rho; }) each("rho", settings.rho);
+  if constexpr (requires { settings.beta_1; }) each("beta_1", settings.beta_1);
+  if constexpr (requires { settings.beta_2; }) each("beta_2", settings.beta_2);
+  if constexpr (requires { settings.epsilon; }) each("epsilon", settings.epsilon);
+  if constexpr (requires { settings.centered; }) each("centered", settings.centered);
+  if constexpr (requires { settings.amsgrad; }) each("amsgrad", settings.amsgrad);
+  if constexpr (requires { settings.weight_decay; }) each("weight_decay", settings.weight_decay);
+  if constexpr (requires { settings.trust_coefficient; }) {
+    each("trust_coefficient", settings.trust_coefficient);
+  }
+  if constexpr (requires { settings.initial_accumulator_value; }) {
+    each("initial_accumulator_value", settings.initial_accumulator_value);
+  }
 }
 
 ConfigValue optimizer_config(const OptimizerConfig& optimizer) {
   return std::visit(
-      [](const auto& settings) -> ConfigValue {
-        using T = std::decay_t<decltype(settings)>;
-        Config config;
-        std::string name;
-        if constexpr (std::is_same_v<T, SGD>) {
-          name = "SGD";
-          config = {{"name", name}, {"learning_rate", settings.learning_rate}, {"decay", 0.0}};
-          config.set("momentum", settings.momentum);
-          config.set("nesterov", settings.nesterov);
-        } else if constexpr (std::is_same_v<T, RMSprop>) {
-          name = "RMSprop";
-          config = {{"name", name}, {"learning_rate", settings.learning_rate}, {"decay", 0.0}};
-          config.set("rho", settings.rho);
-          config.set("momentum", 0.0);
-          config.set("epsilon", settings.epsilon);
-          config.set("centered", false);
-        } else {
-          static_assert(std::is_same_v<T, Adam>);
-          name = "Adam";
-          config = {{"name", name}, {"learning_rate", settings.learning_rate}, {"decay", 0.0}};
-          config.set("beta_1", settings.beta_1);
-          config.set("beta_2", settings.beta_2);
-          config.set("epsilon", settings.epsilon);
-          config.set("amsgrad", false);
-        }
+      [&](const auto& settings) -> ConfigValue {
+        const std::string name(optimizer_class(optimizer));
+        Config config = {{"name", name}, {"learning_rate", settings.learning_rate}};
+        each_setting(settings, [&](const char* key, const auto& value) { config.set(key, value); });
         set_clipping(config, settings.clip);
         return Config{{"class_name", name}, {"config", std::move(config)}};
       },
@@ -72,41 +77,48 @@ void require_zero(const ConfigView& config, const char* key) {
   }
 }
 
+void read_setting(const ConfigView& config, const char* key, double& value) {
+  value = config.number(key, value);
+}
+void read_setting(const ConfigView& config, const char* key, bool& value) {
+  value = config.boolean(key, value);
+}
+
+double clip_from(const ConfigView& config, const char* key) {
+  const auto found = config.find(key);
+  return found && !found->is_null() ? found->number() : 0.0;
+}
+
 OptimizerConfig optimizer_from(const ConfigView& view) {
   const ConfigObject object = read_object(view);
   const ConfigView& config = object.config;
-  for (const char* key : {"decay", "weight_decay", "clipnorm", "use_ema", "amsgrad", "centered"}) {
-    require_zero(config, key);
+  OptimizerConfig optimizer;
+  try {
+    optimizer = optimizer_by_name(object.class_name);
+  } catch (const InvalidArgument& error) {
+    raise<FileError>("{}: {}", view.where(), error.what());
   }
-  const Clipping clip{.global_clipnorm = config.number("global_clipnorm", 0.0),
-                      .clipvalue = config.number("clipvalue", 0.0)};
-  if (object.class_name == "SGD") {
-    SGD sgd;
-    sgd.learning_rate = learning_rate_of(config);
-    sgd.momentum = config.number("momentum", 0.0);
-    sgd.nesterov = config.boolean("nesterov", false);
-    sgd.clip = clip;
-    return sgd;
-  }
-  if (object.class_name == "RMSprop") {
-    require_zero(config, "momentum");
-    RMSprop rmsprop;
-    rmsprop.learning_rate = learning_rate_of(config);
-    rmsprop.rho = config.number("rho", 0.9);
-    rmsprop.epsilon = config.number("epsilon", 1e-7);
-    rmsprop.clip = clip;
-    return rmsprop;
-  }
-  if (object.class_name == "Adam") {
-    Adam adam;
-    adam.learning_rate = learning_rate_of(config);
-    adam.beta_1 = config.number("beta_1", 0.9);
-    adam.beta_2 = config.number("beta_2", 0.999);
-    adam.epsilon = config.number("epsilon", 1e-7);
-    adam.clip = clip;
-    return adam;
-  }
-  raise<FileError>("{}: the optimizer {} is not supported", view.where(), object.class_name);
+  require_zero(config, "use_ema");
+  const bool rewritten = config.find("use_ema").has_value();  // Keras 2.11 and later
+  std::visit(
+      [&](auto& settings) {
+        if constexpr (!requires { settings.weight_decay; }) require_zero(config, "weight_decay");
+        if constexpr (!requires { settings.amsgrad; }) require_zero(config, "amsgrad");
+        settings.learning_rate = learning_rate_of(config);
+        each_setting(settings, [&](const char* key, auto& value) { read_setting(config, key, value); });
+        if constexpr (requires { settings.schedule_decay; }) {
+          settings.schedule_decay = config.number("schedule_decay", settings.schedule_decay);  // Keras 2.3
+        }
+        if (rewritten) {
+          if constexpr (requires { settings.schedule_decay; }) settings.schedule_decay = 1.0;
+          if constexpr (requires { settings.epsilon_inside; }) settings.epsilon_inside = true;
+        }
+        settings.clip = {.global_clipnorm = clip_from(config, "global_clipnorm"),
+                         .clipvalue = clip_from(config, "clipvalue"),
+                         .clipnorm = clip_from(config, "clipnorm")};
+      },
+      optimizer);
+  return optimizer;
 }
 
 // A name, a function or an object of Keras' losses and metrics.
@@ -118,10 +130,38 @@ std::string name_from(const ConfigView& view) {
   if (name.string() == "MeanMetricWrapper") {
     return config.string("name", "") == "accuracy" ? "accuracy" : config["fn"].string();
   }
-  if (config.boolean("from_logits", false) || config.number("label_smoothing", 0.0) != 0.0) {
-    raise<FileError>("{}: losses of logits or with label smoothing are not read", view.where());
-  }
   return snake_case(name.string());
+}
+
+LossConfig loss_from(const ConfigView& view) {
+  LossConfig loss(name_from(view));
+  if (view.is_string()) return loss;
+  const ConfigView config = view["config"];
+  if (!config.is_config()) return loss;
+  loss.from_logits = config.boolean("from_logits", false);
+  loss.label_smoothing = config.number("label_smoothing", 0.0);
+  loss.delta = config.number("delta", 1.0);
+  if (config.string("reduction", "") == "sum") loss.reduction = Reduction::kSum;
+  return loss;
+}
+
+// A plain name, or an object of Keras where there are settings.
+ConfigValue loss_value(const LossConfig& loss) {
+  const bool plain = !loss.from_logits && loss.label_smoothing == 0.0 && loss.delta == 1.0 &&
+                     loss.reduction == Reduction::kSumOverBatchSize;
+  if (plain) return loss.name;
+  std::string class_name;
+  for (size_t i = 0; i < loss.name.size(); ++i) {
+    if (loss.name[i] == '_') continue;
+    const auto letter = static_cast<unsigned char>(loss.name[i]);
+    const bool first = i == 0 || loss.name[i - 1] == '_';
+    class_name += static_cast<char>(first ? std::toupper(letter) : letter);
+  }
+  Config config = {{"name", loss.name}, {"reduction", loss.reduction == Reduction::kSum ? "sum" : "auto"}};
+  if (loss.from_logits) config.set("from_logits", true);
+  if (loss.label_smoothing != 0.0) config.set("label_smoothing", loss.label_smoothing);
+  if (loss.delta != 1.0) config.set("delta", loss.delta);
+  return Config{{"class_name", class_name}, {"config", std::move(config)}};
 }
 
 // The only entry of lists in lists: Keras nests per output.
@@ -134,9 +174,9 @@ ConfigView unwrapped(ConfigView view) {
   return view;
 }
 
-void add_metrics(const ConfigView& view, std::vector<std::string>& metrics, int depth = 0) {
+void add_metrics(const ConfigView& view, std::vector<MetricConfig>& metrics, int depth = 0) {
   if (!view.is_list()) {
-    metrics.push_back(name_from(view));
+    metrics.emplace_back(name_from(view));
     return;
   }
   if (depth > 2) view.fail("metrics of one output");
@@ -147,8 +187,8 @@ void add_metrics(const ConfigView& view, std::vector<std::string>& metrics, int 
 
 ConfigValue training_config(const TrainingConfig& training) {
   ConfigList metrics;
-  for (const std::string& metric : training.metrics) metrics.emplace_back(metric);
-  return Config{{"loss", training.loss},
+  for (const MetricConfig& metric : training.metrics) metrics.emplace_back(metric.metric);
+  return Config{{"loss", loss_value(training.loss)},
                 {"metrics", std::move(metrics)},
                 {"weighted_metrics", nullptr},
                 {"loss_weights", nullptr},
@@ -160,7 +200,7 @@ TrainingConfig training_from(const ConfigView& view) {
   TrainingConfig training;
   training.optimizer =
       optimizer.is_string() ? optimizer_by_name(optimizer.string()) : optimizer_from(optimizer);
-  training.loss = name_from(unwrapped(view["loss"]));
+  training.loss = loss_from(unwrapped(view["loss"]));
   if (const auto metrics = view.find("metrics")) add_metrics(*metrics, training.metrics);
   if (const auto weighted = view.find("weighted_metrics")) {
     if (!weighted->is_list() || !weighted->list().empty()) weighted->fail("no weighted metrics");

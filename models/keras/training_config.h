@@ -5,14 +5,15 @@
 #include <vector>
 
 #include "models/graph/config.h"
+#include "models/losses/config.h"
 #include "runtime/optim/optimizer.h"
 
 namespace rondo::keras {
 
 struct TrainingConfig {
   OptimizerConfig optimizer = RMSprop{};
-  std::string loss = {};
-  std::vector<std::string> metrics = {};
+  LossConfig loss = {};
+  std::vector<MetricConfig> metrics = {};  // files keep their names
 };
 
 // The attribute training_config of tf.keras 2.x.

@@ -5,22 +5,32 @@
 #include <vector>
 
 #include "models/graph/objective.h"
+#include "models/losses/config.h"
 #include "runtime/base/dtype.h"
 #include "runtime/tensor/shape.h"
 
 namespace rondo {
 
-// "categorical_crossentropy", "sparse_categorical_crossentropy", "binary_crossentropy",
-// "mean_squared_error" or "mse". Throws InvalidArgument that lists the names.
+// tf.keras' losses by their names and short names: "categorical_crossentropy",
+// "sparse_categorical_crossentropy", "binary_crossentropy", "mean_squared_error" ("mse"),
+// "mean_absolute_error" ("mae"), "mean_absolute_percentage_error" ("mape"), "mean_squared_logarithmic_error"
+// ("msle"), "hinge", "squared_hinge", "categorical_hinge", "kl_divergence" ("kullback_leibler_divergence",
+// "kld"), "poisson", "log_cosh" ("logcosh"), "huber" ("huber_loss"), "cosine_similarity"
+// ("cosine_proximity"). Throws InvalidArgument that lists the names.
 Loss loss_by_name(std::string_view name);
+// The first of its names.
 std::string_view loss_name(Loss loss);
 
-// Resolves a compile call's names for a model output of shape `output` (one sample). "accuracy" and "acc"
-// become binary accuracy where the last axis has one element, else sparse or categorical accuracy after the
-// loss's labels; further names: "binary_accuracy", "categorical_accuracy", "sparse_categorical_accuracy",
-// "mse", "mean_squared_error", "mae", "mean_absolute_error". Throws InvalidArgument for an unknown name and
-// for a metric whose labels are not those of the loss.
-Objective make_objective(std::string_view loss, const std::vector<std::string>& metrics, const Shape& output);
+// Resolves a compile call's loss and metrics for a model output of shape `output` (one sample). "accuracy"
+// and "acc" become binary accuracy where the last axis has one element, else sparse or categorical accuracy
+// after the loss's labels, as in tf.keras; "crossentropy" and "ce" likewise. Further metrics:
+// "binary_accuracy", "categorical_accuracy", "sparse_categorical_accuracy", "top_k_categorical_accuracy",
+// "sparse_top_k_categorical_accuracy", "root_mean_squared_error" ("rmse"), "auc", "precision", "recall" (with
+// large letters too), and every loss's name for its mean; "cosine_similarity" as a metric is the similarity
+// itself, not its negative. A name that comes up again gets _1, _2, ... behind it. Throws InvalidArgument for
+// an unknown name, for numbers out of range, and for a metric whose labels are not those of the loss.
+Objective make_objective(const LossConfig& loss, const std::vector<MetricConfig>& metrics,
+                         const Shape& output);
 
 // Labels of one sample as a loss wants them. Throws InvalidArgument that names the loss, what it wants, what
 // `data` has, and which loss would fit.

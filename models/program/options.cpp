@@ -45,11 +45,14 @@ cxxopts::Options make_parser() {
       ("epochs", "passes over the data", text("3"), "N")                                                //
       ("batch-size", "samples of a step, over all ranks", text("64"), "N")                              //
       ("steps-per-epoch", "end an epoch after this many steps; 0: when the data ends", text("0"), "N")  //
-      ("optimizer", "sgd, rmsprop, adam", text("adam"), "NAME")                                         //
-      ("learning-rate", "the optimizer's own: sgd 0.01, rmsprop and adam 0.001", optional(), "RATE")    //
-      ("momentum", "of sgd", text("0"), "M")                                                            //
+      ("optimizer", "sgd, rmsprop, adam, adagrad, adadelta, adamw, adamax, nadam, lars, lamb", text("adam"),
+       "NAME")                                                                                       //
+      ("learning-rate", "the optimizer's own: sgd and lars 0.01, others 0.001", optional(), "RATE")  //
+      ("momentum", "of sgd", text("0"), "M")                                                         //
       ("schedule",
-       "of the learning rate: constant, step:EVERY[:FACTOR], cosine[:TOTAL[:ALPHA]], each with "
+       "of the learning rate: constant, step:EVERY[:FACTOR], cosine[:TOTAL[:ALPHA]], "
+       "exponential:EVERY:RATE[:staircase], inverse:EVERY:RATE[:staircase], "
+       "polynomial:TOTAL[:END[:POWER[:cycle]]], piecewise:VALUE:STEP:VALUE[:STEP:VALUE...], each with "
        "[,warmup:STEPS]; counted in steps",
        text("constant"), "S")  //
       ("seed", "of the weights, the order and dropout", text("0"), "N");

@@ -47,41 +47,4 @@ struct Tanh {
   RONDO_HOST_DEVICE float backward(float dy, float y) const { return dy * (1.0f - y * y); }
 };
 
-// Optimizer updates of one element, formulas of Keras 2.x (tf.keras 2.10). `lr` is the step's learning rate.
-// A functor changes the weight w and its slots in place.
-
-// v = momentum v - lr g; w += v; Nesterov: w += momentum v - lr g with the new v. Without momentum w -= lr g.
-struct SgdUpdate {
-  float momentum = 0.0f;
-  bool nesterov = false;
-  RONDO_HOST_DEVICE void operator()(float lr, float g, float& w) const { w -= lr * g; }
-  RONDO_HOST_DEVICE void operator()(float lr, float g, float& w, float& v) const {
-    v = momentum * v - lr * g;
-    w += nesterov ? momentum * v - lr * g : v;
-  }
-};
-
-// a = rho a + (1 - rho) g^2; w -= lr g / (sqrt(a) + epsilon).
-struct RmsPropUpdate {
-  float rho = 0.9f;
-  float epsilon = 1e-7f;
-  RONDO_HOST_DEVICE void operator()(float lr, float g, float& w, float& a) const {
-    a = rho * a + (1.0f - rho) * g * g;
-    w -= lr * g / (std::sqrt(a) + epsilon);
-  }
-};
-
-// m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; w -= lr_t m / (sqrt(v) + epsilon), where the caller passes
-// lr_t = lr sqrt(1 - b2^t) / (1 - b1^t): epsilon stands outside the bias correction, as in Keras.
-struct AdamUpdate {
-  float beta_1 = 0.9f;
-  float beta_2 = 0.999f;
-  float epsilon = 1e-7f;
-  RONDO_HOST_DEVICE void operator()(float lr_t, float g, float& w, float& m, float& v) const {
-    m = beta_1 * m + (1.0f - beta_1) * g;
-    v = beta_2 * v + (1.0f - beta_2) * g * g;
-    w -= lr_t * m / (std::sqrt(v) + epsilon);
-  }
-};
-
 }  // namespace rondo

@@ -72,6 +72,7 @@ class Loader::Impl {
     LoadedBatch batch;
     Buffer input_memory;
     Buffer label_memory;
+    Buffer weight_memory;
     std::exception_ptr error;
     bool filled = false;
   };
@@ -152,6 +153,9 @@ void Loader::Impl::make_slots(const LoaderOptions& options) {
     s.batch.labels = {
         .desc = {.shape = source_->label_shape().batched(rows), .dtype = source_->label_dtype()},
         .data = s.label_memory.data()};
+    if (!source_->weighted()) continue;
+    s.weight_memory = allocate(rows * dtype_size(DType::kF32));
+    s.batch.weights = {.desc = {.shape = Shape{rows}, .dtype = DType::kF32}, .data = s.weight_memory.data()};
   }
 }
 
@@ -243,6 +247,7 @@ void Loader::Impl::fill(Slot& s, int64_t number) {
   batch.indices = sampler_.indices(batch.step);
   batch.input.desc.shape = batch.input.desc.shape.with_batch(batch.share.rows);
   batch.labels.desc.shape = batch.labels.desc.shape.with_batch(batch.share.rows);
+  if (batch.weights) batch.weights.desc.shape = Shape{batch.share.rows};
   try {
     read_rows(batch);
   } catch (...) {
@@ -255,10 +260,12 @@ void Loader::Impl::read_rows(LoadedBatch& batch) {
   const auto label_bytes = static_cast<size_t>(source_->label_bytes());
   float* input = batch.input.as<float>();
   std::byte* label = batch.labels.as<std::byte>();
+  float* weight = batch.weights.as<float>();
   for (const int64_t index : batch.indices) {
     if (cancel_.load(std::memory_order_relaxed)) return;
     try {
       source_->read(index, {input, input_elements}, {label, label_bytes});
+      if (weight != nullptr) *weight++ = source_->weight(index, {label, label_bytes});
     } catch (...) {
       rethrow_with(fmt::format("reading sample {} of {} for step {} of epoch {}: ", index, source_->name(),
                                batch.step, batch.epoch));

@@ -30,6 +30,7 @@ struct LoadedBatch {
   Share share;
   Tensor input;                      // (rows, input shape...), float32, dense
   Tensor labels;                     // (rows, label shape...), int32 or float32, dense
+  Tensor weights;                    // (rows), float32; empty unless the source is weighted
   std::span<const int64_t> indices;  // the source's index of each row
 };
 

@@ -29,7 +29,11 @@ SubsetSource::SubsetSource(std::shared_ptr<const Source> parent, std::vector<int
 }
 
 void SubsetSource::read(int64_t index, std::span<float> input, std::span<std::byte> label) const {
-  parent_->read(indices_.empty() ? first_ + index : indices_[static_cast<size_t>(index)], input, label);
+  parent_->read(index_in_parent(index), input, label);
+}
+
+float SubsetSource::weight(int64_t index, std::span<const std::byte> label) const {
+  return parent_->weight(index_in_parent(index), label);
 }
 
 uint64_t SubsetSource::digest() const {

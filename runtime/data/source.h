@@ -31,6 +31,10 @@ class Source {
   // be called from several threads at once. Throws FileError when the sample cannot be read.
   virtual void read(int64_t index, std::span<float> input, std::span<std::byte> label) const = 0;
 
+  // Samples whose losses weigh differently: see weighted.h. `label` is what read() wrote.
+  virtual bool weighted() const { return false; }
+  virtual float weight(int64_t /*index*/, std::span<const std::byte> /*label*/) const { return 1.0f; }
+
   // Equal on two ranks when they see the same samples; compared at start. Not for security.
   virtual uint64_t digest() const = 0;
 
@@ -54,8 +58,14 @@ class SubsetSource : public Source {
   int64_t classes() const override { return parent_->classes(); }
   void read(int64_t index, std::span<float> input, std::span<std::byte> label) const override;
   uint64_t digest() const override;
+  bool weighted() const override { return parent_->weighted(); }
+  float weight(int64_t index, std::span<const std::byte> label) const override;
 
  private:
+  int64_t index_in_parent(int64_t index) const {
+    return indices_.empty() ? first_ + index : indices_[static_cast<size_t>(index)];
+  }
+
   std::shared_ptr<const Source> parent_;
   int64_t first_ = 0;
   int64_t count_ = 0;

@@ -79,7 +79,7 @@ class KernelBackend {
   virtual std::unique_ptr<LossKernel> loss(const LossSpec& spec) = 0;
   virtual std::unique_ptr<MetricKernel> metric(const MetricSpec& spec) = 0;
   virtual std::unique_ptr<UpdateKernel> update(const UpdateSpec& spec) = 0;
-  virtual std::unique_ptr<SquareSumKernel> square_sum() = 0;
+  virtual std::unique_ptr<SquareSumKernel> square_sum(float clip_value = 0.0f) = 0;
   virtual std::unique_ptr<ClipKernel> clip(double limit) = 0;
   virtual std::unique_ptr<TailKernel> tail() = 0;
   virtual std::unique_ptr<LossScaleKernel> loss_scale(const LossScaling& scaling) = 0;

@@ -10,7 +10,7 @@ namespace rondo {
 
 // Clipping by global norm, made for a limit > 0. With norm = sqrt(square_sums[0] + ... + square_sums[count -
 // 1]) / state->loss_scale, added in this order in float64:
-//   state->gradient_scale *= float32(limit / max(norm, limit)), NaN where the norm is NaN;  *norm_out = norm.
+//   state->clip_scale *= float32(limit / max(norm, limit)), NaN where the norm is NaN;  *norm_out = norm.
 class ClipKernel : public Kernel {
  public:
   virtual void run(const Execution& on, const double* square_sums, int64_t count, StepState* state,

@@ -19,7 +19,24 @@ constexpr int64_t kSlotAlignment = 16;  // floats: a cache line
 struct BoundSpan {
   int64_t count = 0;
   Buffer memory;  // all slots
-  float* slots[2] = {nullptr, nullptr};
+  float* slots[3] = {nullptr, nullptr, nullptr};
+  std::unique_ptr<UpdateKernel> update;
+};
+
+// Of Nadam: the product of the momenta of the updates so far, taken step by step.
+class MomentumProduct {
+ public:
+  double at(const OptimizerConfig& config, const UpdateSpec& spec, int64_t update) {
+    if (!std::holds_alternative<Nadam>(config)) return 1.0;
+    const auto& rule = std::get<NadamUpdate>(spec.rule);
+    if (update < done_) *this = {};
+    while (done_ < update) product_ *= update::nadam_momentum(rule, ++done_);
+    return product_;
+  }
+
+ private:
+  int64_t done_ = 0;
+  double product_ = 1.0;
 };
 
 }  // namespace
@@ -28,12 +45,16 @@ struct Optimizer::State {
   Device& device;
   OptimizerConfig config;
   Schedule schedule;  // the configuration's, with its length filled in
-  std::unique_ptr<UpdateKernel> update;
+  KernelBackend& backend;
+  UpdateSpec spec;
   std::unique_ptr<SquareSumKernel> square_sum;
   std::unique_ptr<ClipKernel> clip;  // none without a limit
   Buffer squares = {};               // on the device: the norm, then each span's sum of squares
   int slots = 0;
   std::vector<BoundSpan> spans = {};
+  MomentumProduct momentum = {};
+
+  void allocate_slots(BoundSpan& span) const;
 
   const BoundSpan& bound(int span, size_t count) const {
     require(span >= 0 && span < static_cast<int>(spans.size()), "span {} is not bound; {} spans are", span,
@@ -52,34 +73,66 @@ Optimizer::Optimizer(const OptimizerConfig& config, KernelBackend& backend) {
   state_.reset(new State{.device = backend.device(),
                          .config = config,
                          .schedule = schedule_of(config),
-                         .update = backend.update(spec),
-                         .square_sum = backend.square_sum(),
+                         .backend = backend,
+                         .spec = spec,
+                         .square_sum = backend.square_sum(spec.clip_value),
                          .clip = limit > 0.0 ? backend.clip(limit) : nullptr,
                          .slots = slot_count(spec)});
 }
 
 Optimizer::~Optimizer() = default;
 
-void Optimizer::bind(std::span<const int64_t> counts) {
+void Optimizer::State::allocate_slots(BoundSpan& span) const {
+  if (slots == 0 || span.count == 0) return;
+  const int64_t stride = (span.count + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+  span.memory =
+      allocate_for(device, slots * stride * static_cast<int64_t>(sizeof(float)), "the optimizer's state");
+  for (int slot = 0; slot < slots; ++slot) span.slots[slot] = span.memory.as<float>() + slot * stride;
+  const float initial = initial_slot_value(config);
+  if (initial == 0.0f) return;
+  const std::vector<float> values(static_cast<size_t>(slots * stride), initial);
+  const auto stream = device.make_stream();
+  stream->copy(span.memory.data(), values.data(), span.memory.bytes());
+  stream->synchronize();
+}
+
+void Optimizer::bind(std::span<const SpanLayout> layouts) {
   std::vector<BoundSpan> spans;
-  for (const int64_t count : counts) {
+  for (const SpanLayout& layout : layouts) {
     BoundSpan& span = spans.emplace_back();
-    span.count = count;
-    if (state_->slots == 0 || count == 0) continue;
-    const int64_t stride = (count + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
-    span.memory = allocate_for(state_->device, state_->slots * stride * static_cast<int64_t>(sizeof(float)),
-                               "the optimizer's state");
-    for (int slot = 0; slot < state_->slots; ++slot)
-      span.slots[slot] = span.memory.as<float>() + slot * stride;
+    span.count = layout.count;
+    state_->allocate_slots(span);
+    if (span.count == 0) continue;
+    UpdateSpec spec = state_->spec;
+    for (const SpanTensor& tensor : layout.tensors) {
+      require(tensor.offset + tensor.count <= layout.count,
+              "parameter {} lies behind the end of its span of {} elements", tensor.name, layout.count);
+      spec.tensors.push_back({tensor.offset, tensor.count, excludes(state_->config, tensor.name)});
+    }
+    if (spec.tensors.empty()) {  // a span of nothing but a tail
+      spec.tensors.push_back({0, layout.count, false});
+    }
+    span.update = state_->backend.update(spec);
   }
   state_->squares = state_->device.allocate(static_cast<int64_t>((1 + spans.size()) * sizeof(double)));
   state_->spans = std::move(spans);
 }
 
-void Optimizer::begin_step(StepState& state) const {
-  state.learning_rate = static_cast<float>(learning_rate_at(state_->schedule, learning_rate(), state.step));
+void Optimizer::bind(std::span<const int64_t> counts) {
+  std::vector<SpanLayout> layouts;
+  for (const int64_t count : counts) layouts.push_back({count, {{.name = {}, .offset = 0, .count = count}}});
+  bind(layouts);
+}
+
+void Optimizer::begin_step(StepState& state) {
+  const double rate = learning_rate_at(state_->schedule, learning_rate(), state.step) /
+                      (1.0 + decay_of(state_->config) * static_cast<double>(state.step));
+  state.learning_rate = static_cast<float>(rate);
   state.update = state.step + 1;
+  state.momentum_product = state_->momentum.at(state_->config, state_->spec, state.update);
+  state.momentum_updates = state.update;
   state.gradient_scale = 1.0f;
+  state.clip_scale = 1.0f;
 }
 
 bool Optimizer::needs_norm() const {
@@ -112,10 +165,18 @@ void Optimizer::update(const Execution& on, int span, std::span<float> weights,
   require(weights.size() == gradients.size(), "span {} has {} gradients, but {} weights were given", span,
           gradients.size(), weights.size());
   if (bound.count == 0) return;
-  state_->update->run(on, {.weights = weights.data(),
-                           .gradients = gradients.data(),
-                           .slots = {bound.slots[0], bound.slots[1]},
-                           .count = bound.count});
+  bound.update->run(on, {.weights = weights.data(),
+                         .gradients = gradients.data(),
+                         .slots = {bound.slots[0], bound.slots[1], bound.slots[2]},
+                         .count = bound.count});
+}
+
+std::span<float> Optimizer::slot(int span, int slot) {
+  require(span >= 0 && span < static_cast<int>(state_->spans.size()) && slot >= 0 && slot < state_->slots,
+          "slot {} of span {} does not exist: {} spans are bound, with {} slots each", slot, span,
+          state_->spans.size(), state_->slots);
+  const BoundSpan& bound = state_->spans[static_cast<size_t>(span)];
+  return {bound.slots[slot], static_cast<size_t>(bound.count)};
 }
 
 void Optimizer::set_learning_rate(double rate) {

@@ -17,19 +17,24 @@ namespace rondo {
 class KernelBackend;
 struct Execution;
 
-// Applied to the gradient of the global batch, after the reduction; 0 switches a clip off. First
-// global_clipnorm c scales all gradients by c / max(norm, c), with the norm over all parameters; then
-// clipvalue cuts each element to [-clipvalue, clipvalue]. That is the order of Keras 2.2 and 2.3, whose
-// clipnorm is this one; tf.keras cuts first.
+// Applied to the gradient of the global batch, after the reduction; 0 switches a clip off. First clipvalue
+// cuts each element to [-clipvalue, clipvalue]; then clipnorm c scales each parameter's gradient by c /
+// max(norm, c), or global_clipnorm all gradients, with the norm over all parameters. That is the order of
+// tf.keras 2.10, which also takes only one of the two norms. (Keras 2.2 and 2.3 have one norm, the global
+// one, which they call clipnorm and apply before clipvalue.)
 struct Clipping {
   double global_clipnorm = 0.0;
   double clipvalue = 0.0;
+  double clipnorm = 0.0;
 };
+
+// What all optimizers have in common. The step's rate is schedule(learning_rate) / (1 + decay * steps done).
 
 struct SGD {
   double learning_rate = 0.01;
   double momentum = 0.0;
   bool nesterov = false;
+  double decay = 0.0;
   Schedule schedule = {};
   Clipping clip = {};
 };
@@ -37,7 +42,30 @@ struct SGD {
 struct RMSprop {
   double learning_rate = 0.001;
   double rho = 0.9;
+  double momentum = 0.0;
   double epsilon = 1e-7;
+  bool centered = false;
+  bool epsilon_inside = false;  // sqrt(mean + epsilon) without momentum too, as Keras 2.11 and later
+  double decay = 0.0;
+  Schedule schedule = {};
+  Clipping clip = {};
+};
+
+struct Adagrad {
+  double learning_rate = 0.001;
+  double initial_accumulator_value = 0.1;  // Keras 2.2 and 2.3: 0, with a rate of 0.01
+  double epsilon = 1e-7;
+  bool epsilon_inside = false;  // Keras 2.11 and later
+  double decay = 0.0;
+  Schedule schedule = {};
+  Clipping clip = {};
+};
+
+struct Adadelta {
+  double learning_rate = 0.001;  // Keras 2.2 and 2.3: 1
+  double rho = 0.95;
+  double epsilon = 1e-7;
+  double decay = 0.0;
   Schedule schedule = {};
   Clipping clip = {};
 };
@@ -47,17 +75,100 @@ struct Adam {
   double beta_1 = 0.9;
   double beta_2 = 0.999;
   double epsilon = 1e-7;
+  bool amsgrad = false;
+  double decay = 0.0;
   Schedule schedule = {};
   Clipping clip = {};
 };
 
-using OptimizerConfig = std::variant<SGD, RMSprop, Adam>;
+// As Keras 2.11: w -= rate * weight_decay * w before Adam's update.
+struct AdamW {
+  double learning_rate = 0.001;
+  double weight_decay = 0.004;
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-7;
+  bool amsgrad = false;
+  // Parameters whose names contain one of these do not decay: {"bias", "gamma", "beta"}.
+  std::vector<std::string> exclude_from_weight_decay = {};
+  double decay = 0.0;
+  Schedule schedule = {};
+  Clipping clip = {};
+};
 
-// "sgd", "rmsprop", "adam" with Keras' defaults. Throws InvalidArgument that lists the names.
+struct Adamax {
+  double learning_rate = 0.001;  // Keras 2.2 and 2.3: 0.002
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-7;
+  double decay = 0.0;
+  Schedule schedule = {};
+  Clipping clip = {};
+};
+
+struct Nadam {
+  double learning_rate = 0.001;  // Keras 2.2 and 2.3: 0.002
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-7;
+  double schedule_decay = 0.004;  // of the momentum, not of the rate; Keras 2.11 and later: 1
+  Schedule schedule = {};
+  Clipping clip = {};
+};
+
+// For large batches: each parameter's step is scaled by the norms of its weights and gradient. Formula in
+// runtime/base/update_rules.h; not of Keras.
+struct LARS {
+  double learning_rate = 0.01;
+  double momentum = 0.9;
+  bool nesterov = false;
+  double weight_decay = 1e-4;
+  double trust_coefficient = 0.001;
+  double epsilon = 1e-9;
+  // Parameters whose names contain one of these neither decay nor are scaled by their norms.
+  std::vector<std::string> exclude_from_weight_decay = {"bias", "gamma", "beta"};
+  double decay = 0.0;
+  Schedule schedule = {};
+  Clipping clip = {};
+};
+
+// Adam's counterpart, with the defaults of TensorFlow Addons.
+struct LAMB {
+  double learning_rate = 0.001;
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-6;
+  double weight_decay = 0.0;
+  std::vector<std::string> exclude_from_weight_decay = {};  // as LARS
+  double decay = 0.0;
+  Schedule schedule = {};
+  Clipping clip = {};
+};
+
+using OptimizerConfig = std::variant<SGD, RMSprop, Adam, Adagrad, Adadelta, AdamW, Adamax, Nadam, LARS, LAMB>;
+
+// "sgd", "rmsprop", "adam", "adagrad", "adadelta", "adamw", "adamax", "nadam", "lars", "lamb" with the
+// defaults above, in any case: "RMSprop". Throws InvalidArgument that lists the names.
 OptimizerConfig optimizer_by_name(std::string_view name);
 std::string_view optimizer_name(const OptimizerConfig& config);
+// The name of Keras' class, which begins its state's names: "RMSprop".
+std::string_view optimizer_class(const OptimizerConfig& config);
 // Every setting as text: for start-up agreement and banners.
 std::string describe(const OptimizerConfig& config);
+// What the optimizer keeps for each weight, named and ordered as in tf.keras' files: {"m", "v"} of Adam,
+// {"rms", "momentum", "mg"} of RMSprop with all it can have, {} of SGD without momentum.
+std::vector<std::string> slot_names(const OptimizerConfig& config);
+
+// One parameter's place in a span.
+struct SpanTensor {
+  std::string name;
+  int64_t offset = 0;
+  int64_t count = 0;
+};
+struct SpanLayout {
+  int64_t count = 0;
+  std::vector<SpanTensor> tensors;  // in ascending order
+};
 
 // Updates weights in contiguous spans and keeps their slots. Knows neither parameters nor ranks.
 class Optimizer {
@@ -66,12 +177,14 @@ class Optimizer {
   Optimizer(const OptimizerConfig& config, KernelBackend& backend);
   ~Optimizer();
 
-  // Allocates zeroed slots for spans of these many elements; update(i, ...) then means span i.
-  // Throws DeviceError when there is not enough memory.
+  // Allocates slots in their initial state for these spans; update(i, ...) then means span i. Throws
+  // DeviceError when there is not enough memory.
+  void bind(std::span<const SpanLayout> spans);
+  // Spans of these many elements, each one parameter.
   void bind(std::span<const int64_t> counts);
-  // Fills learning_rate, update and gradient_scale = 1 of the step numbered state.step. Throws
-  // InvalidArgument for a cosine schedule whose length nobody gave.
-  void begin_step(StepState& state) const;
+  // Fills learning_rate, update, momentum_product, momentum_updates and gradient_scale = clip_scale = 1 of
+  // the step numbered state.step. Throws InvalidArgument for a cosine schedule whose length nobody gave.
+  void begin_step(StepState& state);
   // Global-norm clipping: whether it is on. It then needs the squares of all spans, once a step, and clip().
   bool needs_norm() const;
   void add_squares(const Execution& on, int span, std::span<const float> gradients);
@@ -85,6 +198,10 @@ class Optimizer {
   // One pass over the span; both have the bound number of elements, else InvalidArgument is thrown. The
   // step's learning rate and scale come from on.state.
   void update(const Execution& on, int span, std::span<float> weights, std::span<const float> gradients);
+
+  // Slot `slot` (as slot_names counts) of span `span`: memory of the device that updates read and write, laid
+  // out as the weights.
+  std::span<float> slot(int span, int slot);
 
   // Changes the base rate between steps (callbacks). Throws InvalidArgument unless it is finite and >= 0.
   void set_learning_rate(double rate);

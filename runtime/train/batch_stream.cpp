@@ -35,6 +35,7 @@ BatchStream::BatchStream(const Source& source, const SamplerOptions& options, in
     place.input = allocate_for(device, rows * source.input_elements() * dtype_size(DType::kF32),
                                fmt::format("{} rows of input", rows));
     place.labels = device.allocate(rows * source.label_bytes());
+    if (source.weighted()) place.weights = device.allocate(rows * dtype_size(DType::kF32));
     place.uploaded = device.make_event();
     place.used = device.make_event();
   }
@@ -74,6 +75,7 @@ const DeviceBatch& BatchStream::next(Stream& compute) {
   current_.batch.rows = loaded->share.rows;
   current_.batch.inputs[0] = loaded->input;
   current_.batch.label = loaded->labels;
+  current_.batch.weights = loaded->weights;
   if (uploads()) upload(*loaded, compute);
   ++given_;
   return current_;
@@ -85,11 +87,13 @@ void BatchStream::upload(const LoadedBatch& loaded, Stream& compute) {
   if (loaded.share.rows > 0) {
     upload_->copy(place.input.data(), loaded.input.data, loaded.input.bytes());
     upload_->copy(place.labels.data(), loaded.labels.data, loaded.labels.bytes());
+    if (loaded.weights) upload_->copy(place.weights.data(), loaded.weights.data, loaded.weights.bytes());
   }
   upload_->record(*place.uploaded);
   compute.wait(*place.uploaded);
   current_.batch.inputs[0].data = place.input.data();
   current_.batch.label.data = place.labels.data();
+  current_.batch.weights.data = place.weights.data();
 }
 
 void BatchStream::done(Stream& compute) {

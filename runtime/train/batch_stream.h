@@ -45,6 +45,7 @@ class BatchStream {
   struct Place {
     Buffer input;
     Buffer labels;
+    Buffer weights;
     std::unique_ptr<Event> uploaded;
     std::unique_ptr<Event> used;
   };

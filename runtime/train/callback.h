@@ -1,6 +1,7 @@
 // Callbacks see const reports and answer with a decision; they never reach into the trainer.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -46,7 +47,7 @@ struct EpochReport {
   int64_t samples = 0;
   double seconds = 0.0;  // training part
   double validation_seconds = 0.0;
-  Logs logs;  // loss, metrics, val_loss, val_metrics
+  Logs logs;  // loss, metrics, val_loss and val_metrics where there was a validation, callbacks' own
 };
 
 // Seconds this rank spent, and what it took: reported per rank at the end.
@@ -72,6 +73,33 @@ struct EndReport {
 
 enum class Decision : uint8_t { kContinue, kStop };
 
+// Copies of all weights of a network, in their layouts, on the host.
+struct WeightSnapshot {
+  std::vector<std::vector<std::byte>> values;
+};
+
+// What callbacks that decide may do to the training. They run on every rank and must do the same on all:
+// ranks compare the rate after every round of callbacks, and where it differs all of them end with
+// MismatchError.
+class TrainingControl {
+ public:
+  virtual ~TrainingControl() = default;
+  // The base rate, in front of schedule and decay.
+  virtual double learning_rate() const = 0;
+  // From the next step on. Throws InvalidArgument unless it is finite and at least 0.
+  virtual void set_learning_rate(double rate) = 0;
+  // Collective. Merges what ranks know differently (moving means) and waits for the steps queued so far:
+  // before weights are saved.
+  virtual void merge_statistics() = 0;
+  // Collective, as merge_statistics. Keeps the memory that `into` has.
+  virtual void save_weights(WeightSnapshot& into) = 0;
+  // Local. Takes back what save_weights of the same network gave.
+  virtual void restore_weights(const WeightSnapshot& from) = 0;
+};
+
+// Replaces the value of `name`, or puts it at the end.
+void set_log(Logs& logs, const std::string& name, double value);
+
 // One object per rank. Callbacks that decide run on every rank; those that only watch (print, log) may be
 // given to one rank. When any rank's callback says kStop, all ranks stop together: at the end of the next
 // step for step decisions, after the epoch for epoch decisions. On devices that work by themselves, steps are
@@ -87,9 +115,13 @@ class Callback {
   // After a kStop: why, for people.
   virtual std::string reason() const { return {}; }
 
+  // Before training begins; `control` is good until it ends.
+  virtual void attach(TrainingControl& /*control*/) {}
   virtual void on_train_begin(const RunReport&) {}
   virtual void on_epoch_begin(int64_t /*epoch*/) {}
   virtual Decision on_step_end(const StepReport&) { return Decision::kContinue; }
+  // Before on_epoch_end: values of its own, which callbacks behind it and the history see too.
+  virtual void add_logs(Logs&) {}
   virtual Decision on_epoch_end(const EpochReport&) { return Decision::kContinue; }
   virtual void on_train_end(const EndReport&) {}
 };

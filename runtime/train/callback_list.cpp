@@ -42,8 +42,25 @@ void call(Callback& callback, Action&& action) {
 
 }  // namespace
 
-void CallbackList::train_begin(const RunReport& report) {
+void set_log(Logs& logs, const std::string& name, double value) {
+  for (auto& [known, old] : logs) {
+    if (known != name) continue;
+    old = value;
+    return;
+  }
+  logs.emplace_back(name, value);
+}
+
+bool CallbackList::decides() const {
+  for (const Callback* callback : callbacks_) {
+    if (callback->decides()) return true;
+  }
+  return false;
+}
+
+void CallbackList::train_begin(const RunReport& report, TrainingControl& control) {
   stopper_ = nullptr;
+  for (Callback* callback : callbacks_) callback->attach(control);
   for (Callback* callback : callbacks_) {
     call(*callback, [&](Callback& c) { c.on_train_begin(report); });
   }
@@ -63,9 +80,10 @@ void CallbackList::step_end(const StepReport& report) {
   }
 }
 
-void CallbackList::epoch_end(const EpochReport& report) {
+void CallbackList::epoch_end(EpochReport& report) {
   for (Callback* callback : callbacks_) {
     call(*callback, [&](Callback& c) {
+      c.add_logs(report.logs);
       if (c.on_epoch_end(report) == Decision::kStop && stopper_ == nullptr) stopper_ = &c;
     });
   }

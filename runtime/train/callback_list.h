@@ -13,12 +13,14 @@ class CallbackList {
  public:
   explicit CallbackList(std::vector<Callback*> callbacks) : callbacks_(std::move(callbacks)) {}
 
-  void train_begin(const RunReport& report);
+  void train_begin(const RunReport& report, TrainingControl& control);
   void epoch_begin(int64_t epoch);
   void step_end(const StepReport& report);
-  void epoch_end(const EpochReport& report);
+  void epoch_end(EpochReport& report);
   void train_end(const EndReport& report);
 
+  // Whether a callback decides anything: equal on all ranks.
+  bool decides() const;
   // Whether a callback of this rank has asked to stop, and the first that did.
   bool wants_stop() const { return stopper_ != nullptr; }
   std::string stopper() const { return stopper_ != nullptr ? stopper_->name() : std::string(); }

@@ -29,12 +29,13 @@ SamplerOptions in_order(const Communicator& comm, const Source& source, int64_t 
 Evaluation::Evaluation(TrainerState& state, const Source& source, int64_t batch_size, int workers)
     : state_(state),
       source_(source),
-      values_(1 + state.metric_count()),
+      values_(state.network.sum_count()),
       batches_(source, in_order(state.comm, source, batch_size), workers, state.device()),
       sums_(state.device().allocate(static_cast<int64_t>(values_ * sizeof(double)))),
       results_(state.device(), sums_.bytes(), state.run_ahead() + 1),
+      loss_factors_(static_cast<size_t>(state.run_ahead() + 1)),
       total_(values_ + 1),
-      means_(values_),
+      means_(1 + state.metric_count()),
       quiet_(*state.stream) {
   prepare_shares(state.network, in_order(state.comm, source, batch_size), Mode::kInference);
 }
@@ -50,6 +51,8 @@ const std::vector<double>& Evaluation::run() {
     if (input.batch.rows > 0) {
       state_.network.forward(on, input.batch, Mode::kInference, {sums_.as<double>(), values_});
       results_.send(stream, sums);
+      loss_factors_[static_cast<size_t>(sent_++) % loss_factors_.size()] =
+          state_.network.sums_loss() ? static_cast<double>(input.share.global_rows) : 1.0;
       total_.back() += static_cast<double>(input.batch.rows);
     }
     batches_.done(stream);
@@ -65,13 +68,14 @@ const std::vector<double>& Evaluation::run() {
     raise<InternalError>("the ranks evaluated {} samples of {}, which has {}", samples, source_.name(),
                          source_.size());
   }
-  for (size_t i = 0; i < means_.size(); ++i) means_[i] = total_[i] / total_.back();
+  state_.network.values_of(std::span(total_).first(values_), total_.back(), means_);
   return means_;
 }
 
 void Evaluation::add_oldest() {
   const auto* sums = reinterpret_cast<const double*>(results_.receive());
-  for (size_t i = 0; i < values_; ++i) total_[i] += sums[i];
+  total_[0] += sums[0] * loss_factors_[static_cast<size_t>(added_++) % loss_factors_.size()];
+  for (size_t i = 1; i < values_; ++i) total_[i] += sums[i];
 }
 
 }  // namespace rondo

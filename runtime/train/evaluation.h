@@ -31,10 +31,13 @@ class Evaluation {
 
   TrainerState& state_;
   const Source& source_;
-  const size_t values_;  // loss and metrics
+  const size_t values_;  // sums of loss and metrics
   BatchStream batches_;
-  Buffer sums_;                // of one batch, on the device
-  ReadBack results_;           // the same on the host
+  Buffer sums_;       // of one batch, on the device
+  ReadBack results_;  // the same on the host
+  // Of the batches underway: what the loss counts for, the rows of the batch where it is a sum over them.
+  std::vector<double> loss_factors_;
+  int64_t sent_ = 0, added_ = 0;
   std::vector<double> total_;  // of all, and behind them the number of samples
   std::vector<double> means_;
   QuietAtEnd quiet_;

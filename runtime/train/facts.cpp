@@ -68,6 +68,17 @@ void add_data_facts(std::vector<Fact>& facts, const std::string& what, const Sou
   facts.push_back({what + " digest", fmt::format("{:016x}", data.digest())});
 }
 
+namespace {
+
+std::string validation_epochs(const FitOptions& options) {
+  if (options.validation_epochs.empty()) return fmt::format("{}", options.validation_freq);
+  std::string epochs;
+  for (const int64_t epoch : options.validation_epochs) epochs += fmt::format("{} ", epoch);
+  return epochs;
+}
+
+}  // namespace
+
 std::vector<Fact> fit_facts(const Source& data, const FitOptions& options) {
   std::string callbacks;
   for (const Callback* callback : options.callbacks) {
@@ -82,6 +93,7 @@ std::vector<Fact> fit_facts(const Source& data, const FitOptions& options) {
                           {"validation", options.validation != nullptr ? "given" : "none"},
                           {"validation_batch_size", fmt::format("{}", options.validation_batch_size)},
                           {"replay_steps", fmt::format("{}", options.replay_steps)},
+                          {"validation_freq", validation_epochs(options)},
                           {"callbacks", callbacks}};
   add_data_facts(facts, "data", data);
   if (options.validation != nullptr) add_data_facts(facts, "validation data", *options.validation);
@@ -105,6 +117,11 @@ void check_fit(const Source& data, const FitOptions& options) {
   require(options.validation_batch_size >= 0,
           "validation_batch_size is {}; it must be positive, or 0 for batch_size",
           options.validation_batch_size);
+  require(options.validation_freq >= 1, "validation_freq is {}; it must be at least 1",
+          options.validation_freq);
+  for (const int64_t epoch : options.validation_epochs) {
+    require(epoch >= 1, "validation after epoch {}: epochs are numbered from 1", epoch);
+  }
   require(options.loader_threads >= 0, "loader_threads is {}; it must be 0 or more", options.loader_threads);
   for (size_t i = 0; i < options.callbacks.size(); ++i) {
     require(options.callbacks[i] != nullptr, "callback {} is a null pointer", i);

@@ -39,16 +39,17 @@ FitRun::FitRun(TrainerState& state, const Source& data, const FitOptions& option
       names_(value_names(state.network)),
       input_(data, training_order(state.comm, data, options), options.loader_threads, state.device()),
       callbacks_(options.callbacks),
+      control_(state),
       states_(state.device(), state.run_ahead() + 1),
-      device_sums_(state.device().allocate(static_cast<int64_t>(names_.size() * sizeof(double)))),
+      device_sums_(state.device().allocate(static_cast<int64_t>(state.network.sum_count() * sizeof(double)))),
       tail_(state.backend.tail()),
       replay_(state,
               {.wanted = options.replay_steps, .full_rows = std::min(options.batch_size, data.size())}),
       queue_(static_cast<size_t>(state.run_ahead() + 1)),
-      results_(state.device(), result_bytes(names_.size()), state.run_ahead() + 1),
-      sums_(names_.size()),
+      results_(state.device(), result_bytes(state.network.sum_count()), state.run_ahead() + 1),
+      sums_(state.network.sum_count()),
       means_(names_.size()),
-      epoch_sums_(names_.size()),
+      epoch_sums_(state.network.sum_count()),
       epoch_means_(names_.size()),
       quiet_(*state.stream) {
   prepare_shares(state.network, training_order(state.comm, data, options), Mode::kTraining);
@@ -77,7 +78,7 @@ History FitRun::run() {
   const int64_t epochs = std::max<int64_t>(options_.epochs - options_.initial_epoch, 0);
   state_.optimizer->set_total_steps(state_.steps_done + epochs * run_.steps_per_epoch);
   epoch_ = options_.initial_epoch;
-  all_or_none(state_.comm, "starting to train", [&] { callbacks_.train_begin(run_); });
+  all_or_none(state_.comm, "starting to train", [&] { callbacks_.train_begin(run_, control_); });
   tell_peers(
       state_.comm, [&] { return where(); }, [&] { train(); });
   check_overflows();
@@ -119,6 +120,7 @@ void FitRun::epoch() {
   epoch_samples_ = epoch_counted_ = 0;
   std::fill(epoch_sums_.begin(), epoch_sums_.end(), 0.0);
   callbacks_.epoch_begin(epoch_);
+  if (callbacks_.decides()) agree_to_stop();  // on the rate
   reported_ = 0;
   for (step_ = 0; step_ < run_.steps_per_epoch && !stopping_;) {
     at_step_ = step_;
@@ -135,9 +137,9 @@ void FitRun::epoch() {
   const double seconds = epoch_watch_.seconds();
   if (!stopping_ && epoch_ + 1 < options_.epochs) input_.read_ahead();
 
-  const EpochReport report = finish_epoch(seconds);
-  record(report);
+  EpochReport report = finish_epoch(seconds);
   callbacks_.epoch_end(report);
+  record(report);
   if (!stopping_) stopping_ = agree_to_stop();
 }
 
@@ -147,7 +149,7 @@ EpochReport FitRun::finish_epoch(double seconds) {
   report.samples = epoch_samples_;
   report.seconds = seconds;
   for (size_t i = 0; i < names_.size(); ++i) report.logs.emplace_back(names_[i], epoch_means_[i]);
-  if (!validation_) return report;
+  if (!validates_after(epoch_)) return report;
 
   const Stopwatch watch;
   std::vector<double> values(names_.size(), std::numeric_limits<double>::quiet_NaN());
@@ -164,19 +166,26 @@ EpochReport FitRun::finish_epoch(double seconds) {
 bool FitRun::agree_to_stop() {
   const Timed busy(busy_seconds_);
   const Timed timed(state_.collective_seconds);
-  int32_t votes = callbacks_.wants_stop() ? 1 : 0;
-  const Span span = span_of(std::span(&votes, 1));
-  state_.comm.host().all_reduce(span, span, ReduceOp::kSum, {.label = "votes to stop"}).wait();
-  return votes > 0;
+  return control_.agree(callbacks_.wants_stop());
 }
 
+bool FitRun::validates_after(int64_t epoch) const {
+  if (!validation_) return false;
+  if (options_.validation_epochs.empty()) return (epoch + 1) % options_.validation_freq == 0;
+  const auto& epochs = options_.validation_epochs;
+  return std::find(epochs.begin(), epochs.end(), epoch + 1) != epochs.end();
+}
+
+// A name gets its column when it comes up first: not every epoch is validated.
 void FitRun::record(const EpochReport& report) {
   auto& columns = history_.history;
-  if (columns.empty()) {
-    for (const auto& [name, value] : report.logs) columns.emplace_back(name, std::vector<double>());
-  }
   history_.epoch.push_back(report.epoch);
-  for (size_t i = 0; i < columns.size(); ++i) columns[i].second.push_back(report.logs[i].second);
+  for (const auto& [name, value] : report.logs) {
+    auto column =
+        std::find_if(columns.begin(), columns.end(), [&](const auto& c) { return c.first == name; });
+    if (column == columns.end()) column = columns.emplace(columns.end(), name, std::vector<double>());
+    column->second.push_back(value);
+  }
 }
 
 EndReport FitRun::finish() {

@@ -10,6 +10,7 @@
 #include "runtime/train/batch_stream.h"
 #include "runtime/train/callback_list.h"
 #include "runtime/train/evaluation.h"
+#include "runtime/train/fit_control.h"
 #include "runtime/train/read_back.h"
 #include "runtime/train/state_upload.h"
 #include "runtime/train/step_replay.h"
@@ -59,6 +60,7 @@ class FitRun {
   EpochReport finish_epoch(double seconds);
   void merge_statistics();
   bool agree_to_stop();
+  bool validates_after(int64_t epoch) const;
   void record(const EpochReport& report);
   EndReport finish();
   void tell_who_stopped(EndReport& end);
@@ -71,6 +73,7 @@ class FitRun {
   BatchStream input_;
   std::optional<Evaluation> validation_;
   CallbackList callbacks_;
+  FitControl control_;
   RunReport run_;
 
   // The step being queued.
@@ -91,7 +94,7 @@ class FitRun {
 
   // The step being reported.
   StepReport report_;
-  std::vector<double> sums_;   // of all ranks' rows
+  std::vector<double> sums_;   // of all ranks' rows, for loss and metrics
   std::vector<double> means_;  // of the step
   bool stopping_ = false;      // a rank's vote has arrived
 

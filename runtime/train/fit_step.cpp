@@ -24,7 +24,7 @@ void FitRun::queue_step() {
 void FitRun::queue_work(const DeviceBatch& input) {
   Stream& stream = *state_.stream;
   GradSync& sync = *state_.sync;
-  const std::span<double> sums(device_sums_.as<double>(), names_.size());
+  const std::span<double> sums(device_sums_.as<double>(), sums_.size());
   const bool has_rows = input.share.rows > 0;  // a small batch may leave nothing for this rank
   const Execution on{.stream = stream, .state = states_.device()};
   if (state_.loss_scaler) {
@@ -51,7 +51,8 @@ void FitRun::begin_step(const Share& share) {
   // The optimizer does not count skipped steps: so far as the host knows of them, and the device of all.
   step_state_.step = state_.steps_done - state_.known_scale.skipped;
   step_state_.first_row = share.first_row;
-  step_state_.inverse_batch = 1.0f / static_cast<float>(share.global_rows);
+  step_state_.inverse_batch =
+      state_.network.sums_loss() ? 1.0f : 1.0f / static_cast<float>(share.global_rows);
   step_state_.vote = callbacks_.wants_stop() ? 1.0f : 0.0f;
   state_.optimizer->begin_step(step_state_);
   step_state_.step = state_.steps_done;
@@ -138,11 +139,11 @@ void FitRun::count(const Share& share) {
   const bool finite = std::all_of(sums_.begin(), sums_.end(), [](double sum) { return std::isfinite(sum); });
   const bool counts = finite || !report_.skipped;  // an overflow that cost nothing but the step
   if (counts) epoch_counted_ += share.global_rows;
-  for (size_t i = 0; i < sums_.size(); ++i) {
-    if (counts) epoch_sums_[i] += sums_[i];
-    means_[i] = sums_[i] / static_cast<double>(share.global_rows);
-    epoch_means_[i] = epoch_sums_[i] / static_cast<double>(epoch_counted_);
-  }
+  // Keras' mean over batches, each times its rows, also of losses that are sums.
+  if (state_.network.sums_loss()) sums_[0] *= static_cast<double>(share.global_rows);
+  for (size_t i = 0; counts && i < sums_.size(); ++i) epoch_sums_[i] += sums_[i];
+  state_.network.values_of(sums_, static_cast<double>(share.global_rows), means_);
+  state_.network.values_of(epoch_sums_, static_cast<double>(epoch_counted_), epoch_means_);
   report_.epoch = epoch_;
   report_.step = reported_++;
   report_.samples = share.global_rows;

@@ -17,6 +17,7 @@ struct Batch {
   int64_t rows = 0;
   std::vector<Tensor> inputs;  // each (rows, ...), canonical float32
   Tensor label;                // (rows, ...) as the loss wants it: int32 classes or float32
+  Tensor weights;              // (rows) float32, of the rows' losses; empty: all 1
 };
 
 // What a trainer needs from a model. models/graph implements it; so can any other code.
@@ -29,6 +30,15 @@ class Network {
   // Names of the metrics behind the loss, as reported ("accuracy").
   virtual const std::vector<std::string>& metric_names() = 0;
 
+  // How many sums over rows a pass writes: one for the loss, and behind it what the metrics need.
+  virtual size_t sum_count() { return 1 + metric_names().size(); }
+  // Loss and metrics of `rows` rows from the sums over them.
+  virtual void values_of(std::span<const double> sums, double rows, std::span<double> values) {
+    for (size_t i = 0; i < values.size(); ++i) values[i] = sums[i] / rows;
+  }
+  // Whether the loss of a batch is the sum over its rows, and not their mean.
+  virtual bool sums_loss() { return false; }
+
   // Makes everything ready for batches of `rows` in `mode`, so that steps allocate nothing. Slow at first,
   // then free. No pass may be underway.
   virtual void prepare(int64_t rows, Mode mode) = 0;
@@ -36,7 +46,7 @@ class Network {
   // Passes are work queued on on.stream; what they are given is memory of the device, but for the structs
   // that describe it. All passes of a network go to one stream, or to several that are ordered by the caller.
   //
-  // Runs over the rows (never 0) and writes sums over them: sums[0] the loss, then each metric. In training
+  // Runs over the rows (never 0) and writes the sum_count() sums over them, sums[0] the loss. In training
   // on.state keys dropout and scales gradients; `batch` itself stays until backward() has returned.
   virtual void forward(const Execution& on, const Batch& batch, Mode mode, std::span<double> sums) = 0;
   // After a training forward: writes each trainable parameter's gradient (of the sum of the row losses, times

@@ -1,5 +1,7 @@
 #include "runtime/train/trainer.h"
 
+#include <algorithm>
+
 #include "runtime/base/error.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
@@ -66,6 +68,29 @@ void broadcast_values(Communicator& comm, const ParameterList& parameters) {
   }
 }
 
+// The values have just been laid into the buckets.
+void bind_optimizer(TrainerState& state) {
+  std::vector<SpanLayout> spans(static_cast<size_t>(state.sync->buckets()));
+  for (int b = 0; b < state.sync->buckets(); ++b) {
+    const std::span<float> weights = state.sync->bucket(b).weights;
+    SpanLayout& span = spans[static_cast<size_t>(b)];
+    span.count = static_cast<int64_t>(weights.size());
+    for (const Parameter* parameter : state.network.parameters()) {
+      const auto* values = parameter->value.as<const float>();
+      if (!parameter->trainable || values < weights.data() || values >= weights.data() + weights.size()) {
+        continue;
+      }
+      const int64_t offset = values - weights.data();
+      const int64_t count = parameter->desc.bytes() / dtype_size(DType::kF32);
+      span.tensors.push_back({.name = parameter->name, .offset = offset, .count = count});
+      state.places[parameter] = {.bucket = b, .offset = offset};
+    }
+    std::sort(span.tensors.begin(), span.tensors.end(),
+              [](const SpanTensor& a, const SpanTensor& c) { return a.offset < c.offset; });
+  }
+  state.optimizer->bind(spans);
+}
+
 }  // namespace
 
 Trainer::Trainer(Communicator& comm, KernelBackend& backend, Network& network, const TrainerOptions& options)
@@ -73,7 +98,7 @@ Trainer::Trainer(Communicator& comm, KernelBackend& backend, Network& network, c
   TrainerState& state = *state_;
   const ParameterList& parameters = network.parameters();
   const std::vector<std::string> names = value_names(network);
-  const auto tail = static_cast<int64_t>(names.size() + 1);  // sums, and the vote to stop
+  const auto tail = static_cast<int64_t>(network.sum_count() + 1);  // sums, and the vote to stop
   std::vector<Bucket> plan;
   all_or_none(comm, "setting up the trainer", [&] {
     state.stream = backend.device().make_stream();
@@ -85,9 +110,7 @@ Trainer::Trainer(Communicator& comm, KernelBackend& backend, Network& network, c
   agree_on(comm, trainer_facts(parameters, names, options, plan));
 
   state.sync = std::make_unique<GradSync>(comm, backend.device(), parameters, tail, options.buckets);
-  std::vector<int64_t> counts;
-  for (const Bucket& bucket : plan) counts.push_back(bucket.count);
-  all_or_none(comm, "allocating the optimizer's state", [&] { state.optimizer->bind(counts); });
+  all_or_none(comm, "allocating the optimizer's state", [&] { bind_optimizer(state); });
 
   broadcast_values(comm, parameters);
   const Fact values[] = {value_fact(parameters, *state.stream)};
@@ -187,6 +210,29 @@ void Trainer::synchronize() {
 
 Optimizer& Trainer::optimizer() {
   return *state_->optimizer;
+}
+
+std::vector<Tensor> Trainer::slots(const Parameter& parameter) {
+  const auto found = state_->places.find(&parameter);
+  require(found != state_->places.end(),
+          "the optimizer keeps nothing for parameter {}: it is not trained here", parameter.name);
+  const ParameterPlace& place = found->second;
+  std::vector<Tensor> slots;
+  const size_t count = slot_names(state_->optimizer->config()).size();
+  for (size_t s = 0; s < count; ++s) {
+    const std::span<float> all = state_->optimizer->slot(place.bucket, static_cast<int>(s));
+    slots.push_back({.desc = parameter.desc, .data = all.data() + place.offset});
+  }
+  return slots;
+}
+
+int64_t Trainer::steps_done() const {
+  return state_->steps_done - state_->known_scale.skipped;
+}
+
+void Trainer::set_steps_done(int64_t steps) {
+  require(steps >= 0, "the number of training steps done is {}; it must not be negative", steps);
+  state_->steps_done = steps + state_->known_scale.skipped;
 }
 
 }  // namespace rondo

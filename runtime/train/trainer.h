@@ -23,6 +23,8 @@ class Communicator;
 class KernelBackend;
 class Network;
 class Source;
+struct Parameter;
+struct Tensor;
 struct TrainerState;
 
 struct TrainerOptions {
@@ -44,9 +46,11 @@ struct FitOptions {
   int64_t steps_per_epoch = 0;
   bool shuffle = true;
   uint64_t seed = 0;
-  const Source* validation = nullptr;  // evaluated after each epoch
-  int64_t validation_batch_size = 0;   // 0: batch_size
-  int loader_threads = 1;              // 0: batches are read by the training thread
+  const Source* validation = nullptr;           // evaluated after each epoch
+  int64_t validation_batch_size = 0;            // 0: batch_size
+  int64_t validation_freq = 1;                  // ... after those whose number (from 1) it divides
+  std::vector<int64_t> validation_epochs = {};  // ... or only after these, numbered from 1
+  int loader_threads = 1;                       // 0: batches are read by the training thread
   // Captures the steps of full batches once (as CUDA graphs) and then replays them, which takes the host a
   // single launch. Where that cannot be done (hosts, gradients that go through host memory, a network whose
   // passes change) steps are queued kernel by kernel, with the same results.
@@ -54,7 +58,8 @@ struct FitOptions {
   std::vector<Callback*> callbacks = {};
 };
 
-// Keras' History: for each name of the logs one value per epoch, in the order of the logs.
+// Keras' History: for each name of the logs one value per epoch that had it, in the order in which the names
+// came up: loss, metrics, val_loss, val_ metrics (as tf.keras; Keras 2.2 and 2.3 put val_ first).
 struct History {
   std::vector<int64_t> epoch;
   std::vector<std::pair<std::string, std::vector<double>>> history;
@@ -89,6 +94,14 @@ class Trainer {
   void synchronize();
 
   Optimizer& optimizer();
+  // Local. What the optimizer keeps for a trainable parameter, in the order of slot_names(): device memory
+  // laid out as the parameter's values. Throws InvalidArgument for other parameters.
+  std::vector<Tensor> slots(const Parameter& parameter);
+  // Training steps so far, over all fits, without those that were skipped: Keras' `iterations`, which
+  // schedules and Adam's t count.
+  int64_t steps_done() const;
+  // Local, but for all ranks to call alike. Throws InvalidArgument for a negative number.
+  void set_steps_done(int64_t steps);
 
  private:
   std::unique_ptr<TrainerState> state_;

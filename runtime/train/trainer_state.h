@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/gradsync/grad_sync.h"
@@ -13,6 +14,12 @@
 #include "runtime/train/trainer.h"
 
 namespace rondo {
+
+// Where a trainable parameter lies, in elements.
+struct ParameterPlace {
+  int bucket = 0;
+  int64_t offset = 0;
+};
 
 struct TrainerState {
   Communicator& comm;
@@ -25,6 +32,7 @@ struct TrainerState {
   std::unique_ptr<LossScaleKernel> loss_scaler = {};  // none without loss scaling
   Buffer loss_scale = {};                             // a LossScale on the device
   LossScale known_scale = {};                         // the same after the last step that was reported
+  std::unordered_map<const Parameter*, ParameterPlace> places = {};
   int64_t steps_done = 0;           // over all fits: schedules, Adam's t, and dropout count them
   double collective_seconds = 0.0;  // in collectives other than those of the steps
 

@@ -395,20 +395,20 @@ TEST_F(UpdateTest, SquareSum) {
   }
 }
 
-TEST_F(UpdateTest, ClippingByNormLowersTheGradientScale) {
+TEST_F(UpdateTest, ClippingByNormLowersTheClipScale) {
   const double squares[3] = {9.0, 16.0, 144.0};
   const auto* sums = raw({Shape{3}, DType::kF64, {}}, squares);
   for (const double limit : {6.5, 13.0, 20.0}) {
     const auto kernel = backend->clip(limit);
     const auto* norm = number();
-    state.gradient_scale = 0.5f;
+    state.clip_scale = 0.5f;
     const Execution execution = on(*kernel);
     kernel->run(execution, sums->as<double>(), 3, state_memory.as<StepState>(), norm->as<double>());
     EXPECT_DOUBLE_EQ(value(norm), 13.0);
     StepState after;
     stream->copy(&after, state_memory.data(), sizeof(after));
     stream->synchronize();
-    EXPECT_FLOAT_EQ(after.gradient_scale, static_cast<float>(0.5 * std::min(1.0, limit / 13.0)));
+    EXPECT_FLOAT_EQ(after.clip_scale, static_cast<float>(0.5 * std::min(1.0, limit / 13.0)));
   }
   EXPECT_THROW(backend->clip(0.0), InvalidArgument);
 }

@@ -108,7 +108,8 @@ TEST_F(LossScaleTest, ClippingMeasuresGradientsWithoutTheScale) {
   state.gradient_scale = 1.0f / 256.0f;
   kernel->run(on(*kernel), sums->as<double>(), 2, device_state(), norm->as<double>());
   EXPECT_EQ(value(norm), 5.0);
-  EXPECT_EQ(read_state().gradient_scale, 0.5f / 256.0f);
+  EXPECT_EQ(read_state().gradient_scale, 1.0f / 256.0f);
+  EXPECT_EQ(read_state().clip_scale, 0.5f);
 }
 
 TEST_F(LossScaleTest, BadSettingsAreRefused) {

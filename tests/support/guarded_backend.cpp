@@ -45,7 +45,7 @@ struct Guard {
   UpdateSpan open(const UpdateSpan& span) const {
     return {device.open(span.weights),
             device.open(span.gradients),
-            {device.open(span.slots[0]), device.open(span.slots[1])},
+            {device.open(span.slots[0]), device.open(span.slots[1]), device.open(span.slots[2])},
             span.count};
   }
   template <class T>
@@ -198,8 +198,8 @@ class WrappedLoss final : public Wrapped<LossKernel> {
   using Wrapped::Wrapped;
   const TensorDesc& label() const override { return kernel_->label(); }
   void run(const Execution& on, const Tensor& prediction, const Tensor& label, double* loss_sum,
-           const Tensor& grad) override {
-    queue(&LossKernel::run, on, prediction, label, loss_sum, grad);
+           const Tensor& grad, const Tensor& weights) override {
+    queue(&LossKernel::run, on, prediction, label, loss_sum, grad, weights);
   }
 };
 
@@ -300,8 +300,8 @@ class GuardedBackend final : public KernelBackend {
   std::unique_ptr<UpdateKernel> update(const UpdateSpec& spec) override {
     return wrap<WrappedUpdate>(backend_->update(spec));
   }
-  std::unique_ptr<SquareSumKernel> square_sum() override {
-    return wrap<WrappedSquareSum>(backend_->square_sum());
+  std::unique_ptr<SquareSumKernel> square_sum(float clip_value) override {
+    return wrap<WrappedSquareSum>(backend_->square_sum(clip_value));
   }
   std::unique_ptr<ClipKernel> clip(double limit) override { return wrap<WrappedClip>(backend_->clip(limit)); }
   std::unique_ptr<TailKernel> tail() override { return wrap<WrappedTail>(backend_->tail()); }

@@ -65,7 +65,9 @@ class CpuBackend final : public KernelBackend {
   std::unique_ptr<UpdateKernel> update(const UpdateSpec& spec) override {
     return make_update(context_, spec);
   }
-  std::unique_ptr<SquareSumKernel> square_sum() override { return make_square_sum(context_); }
+  std::unique_ptr<SquareSumKernel> square_sum(float clip_value) override {
+    return make_square_sum(context_, clip_value);
+  }
   std::unique_ptr<ClipKernel> clip(double limit) override { return make_clip(context_, limit); }
   std::unique_ptr<TailKernel> tail() override { return make_tail(context_); }
   std::unique_ptr<LossScaleKernel> loss_scale(const LossScaling& scaling) override {

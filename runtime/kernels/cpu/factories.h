@@ -32,7 +32,7 @@ std::unique_ptr<ReorderKernel> make_reorder_kernel(ContextPtr context, const Ten
 std::unique_ptr<LossKernel> make_loss(ContextPtr context, const LossSpec& spec);
 std::unique_ptr<MetricKernel> make_metric(ContextPtr context, const MetricSpec& spec);
 std::unique_ptr<UpdateKernel> make_update(ContextPtr context, const UpdateSpec& spec);
-std::unique_ptr<SquareSumKernel> make_square_sum(ContextPtr context);
+std::unique_ptr<SquareSumKernel> make_square_sum(ContextPtr context, float clip_value);
 std::unique_ptr<ClipKernel> make_clip(ContextPtr context, double limit);
 std::unique_ptr<TailKernel> make_tail(ContextPtr context);
 std::unique_ptr<LossScaleKernel> make_loss_scale(const LossScaling& scaling);

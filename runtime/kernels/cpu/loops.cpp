@@ -14,12 +14,6 @@ inline double join(const double* lanes) {
   return sum;
 }
 
-inline float enter(GradientInput input, float g) {
-  const float scaled = g * input.scale;
-  const float low = scaled < -input.limit ? -input.limit : scaled;  // keeps NaN
-  return low > input.limit ? input.limit : low;
-}
-
 }  // namespace
 
 RONDO_CLONES void relu_forward(const float* x, float* y, int64_t count) {
@@ -91,30 +85,6 @@ RONDO_CLONES double dot_floats(const float* x, const float* y, int64_t count) {
 }
 RONDO_CLONES void softmax_backward_row(const float* y, const float* dy, float dot, float* dx, int64_t count) {
   for (int64_t i = 0; i < count; ++i) dx[i] = y[i] * (dy[i] - dot);
-}
-
-RONDO_CLONES void sgd_update(const SgdUpdate& rule, float lr, GradientInput input, const float* __restrict g,
-                             float* __restrict w, int64_t count) {
-  const SgdUpdate update = rule;
-  for (int64_t i = 0; i < count; ++i) update(lr, enter(input, g[i]), w[i]);
-}
-RONDO_CLONES void momentum_update(const SgdUpdate& rule, float lr, GradientInput input,
-                                  const float* __restrict g, float* __restrict w, float* __restrict v,
-                                  int64_t count) {
-  const SgdUpdate update = rule;
-  for (int64_t i = 0; i < count; ++i) update(lr, enter(input, g[i]), w[i], v[i]);
-}
-RONDO_CLONES void rmsprop_update(const RmsPropUpdate& rule, float lr, GradientInput input,
-                                 const float* __restrict g, float* __restrict w, float* __restrict a,
-                                 int64_t count) {
-  const RmsPropUpdate update = rule;
-  for (int64_t i = 0; i < count; ++i) update(lr, enter(input, g[i]), w[i], a[i]);
-}
-RONDO_CLONES void adam_update(const AdamUpdate& rule, float lr, GradientInput input,
-                              const float* __restrict g, float* __restrict w, float* __restrict m,
-                              float* __restrict v, int64_t count) {
-  const AdamUpdate update = rule;
-  for (int64_t i = 0; i < count; ++i) update(lr, enter(input, g[i]), w[i], m[i], v[i]);
 }
 
 }  // namespace rondo::cpu

@@ -37,18 +37,4 @@ double dot_floats(const float* x, const float* y, int64_t count);
 // dx = y * (dy - dot), the tail of a softmax gradient.
 void softmax_backward_row(const float* y, const float* dy, float dot, float* dx, int64_t count);
 
-// Gradients enter the updates as clip(g * scale) to [-limit, limit].
-struct GradientInput {
-  float scale = 1.0f;
-  float limit = 0.0f;  // infinite where values are not clipped
-};
-void sgd_update(const SgdUpdate& rule, float lr, GradientInput input, const float* g, float* w,
-                int64_t count);
-void momentum_update(const SgdUpdate& rule, float lr, GradientInput input, const float* g, float* w, float* v,
-                     int64_t count);
-void rmsprop_update(const RmsPropUpdate& rule, float lr, GradientInput input, const float* g, float* w,
-                    float* a, int64_t count);
-void adam_update(const AdamUpdate& rule, float lr, GradientInput input, const float* g, float* w, float* m,
-                 float* v, int64_t count);
-
 }  // namespace rondo::cpu

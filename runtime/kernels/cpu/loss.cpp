@@ -2,27 +2,24 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <type_traits>
 
 #include "runtime/base/error.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/loops.h"
+#include "runtime/kernels/loss_rules.h"
 
 namespace rondo::cpu {
 namespace {
 
-constexpr double kEpsilon = 1e-7;  // Keras' K.epsilon()
-
-struct Clipped {
-  double value;
-  bool inside;  // the gradient passes
-};
-Clipped clip(double p) {
-  return {std::min(std::max(p, kEpsilon), 1.0 - kEpsilon), p >= kEpsilon && p <= 1.0 - kEpsilon};
-}
+using loss::clip;
 
 // One row of a loss: `x` prediction, `y` its label (null for sparse), `label` the class (sparse). Writes
 // `grad` (when not null) scaled by `weight` and returns the loss.
 struct RowArguments {
+  loss::Smoothing smoothing;
+  double delta;
   const float* x;
   const float* y;
   int32_t label;
@@ -47,13 +44,17 @@ double exponentials(const float* x, int64_t classes, float shift, float* out) {
 double categorical_logits(const RowArguments& a) {
   const float shift = max_float(a.x, a.classes);
   const double sum = exponentials(a.x, a.classes, shift, a.grad);
-  const double mass = sum_floats(a.y, a.classes);
-  const double loss = mass * (std::log(sum) + static_cast<double>(shift)) - dot_floats(a.y, a.x, a.classes);
+  double mass = sum_floats(a.y, a.classes), dot = dot_floats(a.y, a.x, a.classes);
+  if (a.smoothing.add != 0.0) {
+    mass = a.smoothing.keep * mass + a.smoothing.add * static_cast<double>(a.classes);
+    dot = a.smoothing.keep * dot + a.smoothing.add * sum_floats(a.x, a.classes);
+  }
+  const double loss = mass * (std::log(sum) + static_cast<double>(shift)) - dot;
   if (a.grad != nullptr) {
     const double scale = mass * a.weight / sum;
     for (int64_t c = 0; c < a.classes; ++c) {
       a.grad[c] =
-          static_cast<float>(scale * static_cast<double>(a.grad[c]) - a.weight * static_cast<double>(a.y[c]));
+          static_cast<float>(scale * static_cast<double>(a.grad[c]) - a.weight * a.smoothing.of(a.y[c]));
     }
   }
   return loss;
@@ -77,7 +78,7 @@ double categorical_probabilities(const RowArguments& a) {
   const double sum = sum_floats(a.x, a.classes);
   double loss = 0.0, flow = 0.0;
   for (int64_t c = 0; c < a.classes; ++c) {
-    const double y = static_cast<double>(a.y[c]);
+    const double y = a.smoothing.of(a.y[c]);
     const auto q = clip(static_cast<double>(a.x[c]) / sum);
     loss -= y * std::log(q.value);
     if (q.inside) flow -= y;
@@ -85,7 +86,7 @@ double categorical_probabilities(const RowArguments& a) {
   if (a.grad == nullptr) return loss;
   for (int64_t c = 0; c < a.classes; ++c) {
     const auto q = clip(static_cast<double>(a.x[c]) / sum);
-    const double h = q.inside ? -static_cast<double>(a.y[c]) / q.value : 0.0;
+    const double h = q.inside ? -a.smoothing.of(a.y[c]) / q.value : 0.0;
     a.grad[c] = static_cast<float>((h - flow) / sum * a.weight);
   }
   return loss;
@@ -106,41 +107,52 @@ double sparse_probabilities(const RowArguments& a) {
   return std::log(sum) - std::log(own.value);
 }
 
-double binary_logits(const RowArguments& a) {
-  const auto classes = static_cast<double>(a.classes);
-  double loss = 0.0;
+double categorical_hinge(const RowArguments& a) {
+  double positive = 0.0, most = -std::numeric_limits<double>::infinity();
+  int64_t equal = 0;  // how many have the maximum
   for (int64_t c = 0; c < a.classes; ++c) {
     const auto x = static_cast<double>(a.x[c]), y = static_cast<double>(a.y[c]);
-    loss += std::max(x, 0.0) - x * y + std::log1p(std::exp(-std::fabs(x)));
-    if (a.grad == nullptr) continue;
-    a.grad[c] = static_cast<float>((1.0 / (1.0 + std::exp(-x)) - y) / classes * a.weight);
+    positive += y * x;
+    const double other = (1.0 - y) * x;
+    if (other == most) ++equal;
+    if (other > most || std::isnan(other)) {
+      most = other;
+      equal = 1;
+    }
   }
-  return loss / classes;
+  const double loss = loss::at_least(most - positive + 1.0, 0.0);
+  if (a.grad == nullptr) return loss;
+  for (int64_t c = 0; c < a.classes; ++c) {
+    const auto x = static_cast<double>(a.x[c]), y = static_cast<double>(a.y[c]);
+    const double slope = ((1.0 - y) * x == most ? (1.0 - y) / static_cast<double>(equal) : 0.0) - y;
+    a.grad[c] = static_cast<float>(most - positive + 1.0 > 0.0 ? slope * a.weight : 0.0);
+  }
+  return loss;
 }
 
-double binary_probabilities(const RowArguments& a) {
-  const auto classes = static_cast<double>(a.classes);
-  double loss = 0.0;
-  for (int64_t c = 0; c < a.classes; ++c) {
-    const auto y = static_cast<double>(a.y[c]);
-    const auto p = clip(static_cast<double>(a.x[c]));
-    loss -= y * std::log(p.value + kEpsilon) + (1.0 - y) * std::log(1.0 - p.value + kEpsilon);
-    if (a.grad == nullptr) continue;
-    const double slope = (1.0 - y) / (1.0 - p.value + kEpsilon) - y / (p.value + kEpsilon);
-    a.grad[c] = static_cast<float>(p.inside ? slope / classes * a.weight : 0.0);
+double cosine_similarity(const RowArguments& a) {
+  constexpr double kLeast = 1e-12;  // of squared norms, as in TensorFlow
+  const double xx = dot_floats(a.x, a.x, a.classes), yy = dot_floats(a.y, a.y, a.classes);
+  const double x_norm = std::sqrt(loss::at_least(xx, kLeast)), y_norm = std::sqrt(loss::at_least(yy, kLeast));
+  const double cosine = dot_floats(a.x, a.y, a.classes) / (x_norm * y_norm);
+  for (int64_t c = 0; a.grad != nullptr && c < a.classes; ++c) {
+    const double along = xx > kLeast ? cosine * static_cast<double>(a.x[c]) / x_norm : 0.0;
+    a.grad[c] = static_cast<float>((along - static_cast<double>(a.y[c]) / y_norm) / x_norm * a.weight);
   }
-  return loss / classes;
+  return -cosine;
 }
 
-double mean_squared(const RowArguments& a) {
-  const auto classes = static_cast<double>(a.classes);
+template <class F>
+double elements(const F& f, const RowArguments& a) {
+  const double share = F::kAverages ? 1.0 / static_cast<double>(a.classes) : 1.0;
   double loss = 0.0;
   for (int64_t c = 0; c < a.classes; ++c) {
-    const double d = static_cast<double>(a.x[c]) - static_cast<double>(a.y[c]);
-    loss += d * d;
-    if (a.grad != nullptr) a.grad[c] = static_cast<float>(2.0 * d / classes * a.weight);
+    const auto x = static_cast<double>(a.x[c]);
+    const double y = a.smoothing.of(static_cast<double>(a.y[c]));
+    loss += f.value(x, y);
+    if (a.grad != nullptr) a.grad[c] = static_cast<float>(f.slope(x, y) * share * a.weight);
   }
-  return loss / classes;
+  return loss * share;
 }
 
 using RowLoss = double (*)(const RowArguments&);
@@ -150,12 +162,19 @@ RowLoss row_loss(const LossSpec& spec) {
       return spec.from_logits ? categorical_logits : categorical_probabilities;
     case Loss::kSparseCategoricalCrossentropy:
       return spec.from_logits ? sparse_logits : sparse_probabilities;
-    case Loss::kBinaryCrossentropy:
-      return spec.from_logits ? binary_logits : binary_probabilities;
-    case Loss::kMeanSquaredError:
+    case Loss::kCategoricalHinge:
+      return categorical_hinge;
+    case Loss::kCosineSimilarity:
+      return cosine_similarity;
+    case Loss::kHuber:
+      return [](const RowArguments& a) { return elements(loss::Huber{{}, a.delta}, a); };
+    default:
       break;
   }
-  return mean_squared;
+  return loss::with_element(spec.loss, spec.from_logits, 1.0, []<class F>(const F&) -> RowLoss {
+    if constexpr (std::is_empty_v<F>) return [](const RowArguments& a) { return elements(F(), a); };
+    return nullptr;  // has its case above
+  });
 }
 
 // Losses work on few numbers (rows times classes) in one thread. Where a row holds several predictions
@@ -164,6 +183,10 @@ class CpuLoss final : public LossKernel {
  public:
   explicit CpuLoss(const LossSpec& spec)
       : loss_(row_loss(spec)),
+        smoothing_(loss::smoothing(spec.loss, static_cast<double>(spec.label_smoothing),
+                                   spec.prediction.shape[spec.prediction.shape.rank() - 1])),
+        delta_(static_cast<double>(spec.delta)),
+        sum_positions_(spec.sum_positions),
         sparse_(spec.loss == Loss::kSparseCategoricalCrossentropy),
         classes_(spec.prediction.shape[spec.prediction.shape.rank() - 1]),
         positions_(spec.prediction.elements() / classes_),
@@ -177,14 +200,18 @@ class CpuLoss final : public LossKernel {
   const TensorDesc& label() const override { return label_; }
 
   void run(const Execution& on, const Tensor& prediction, const Tensor& label, double* loss_sum,
-           const Tensor& grad) override {
+           const Tensor& grad, const Tensor& weights) override {
     RONDO_CHECK(!grad || on.state != nullptr);
-    const double share = 1.0 / static_cast<double>(per_row_);
-    RowArguments row{prediction.as<const float>(),
+    const double share = sum_positions_ ? 1.0 : 1.0 / static_cast<double>(per_row_);
+    const double scale = grad ? static_cast<double>(on.state->inverse_batch) * share : 0.0;
+    const auto* row_weights = weights.as<const float>();
+    RowArguments row{smoothing_,
+                     delta_,
+                     prediction.as<const float>(),
                      sparse_ ? nullptr : label.as<const float>(),
                      0,
                      classes_,
-                     grad ? static_cast<double>(on.state->inverse_batch) * share : 0.0,
+                     scale,
                      grad.as<float>()};
     double sum = 0.0;
     for (int64_t i = 0; i < positions_; ++i) {
@@ -193,7 +220,14 @@ class CpuLoss final : public LossKernel {
         require(row.label >= 0 && row.label < classes_, "label {} at row {} is outside of 0..{}", row.label,
                 i / per_row_, classes_ - 1);
       }
-      sum += loss_(row);
+      const double weight = row_weights != nullptr ? static_cast<double>(row_weights[i / per_row_]) : 1.0;
+      row.weight = scale * weight;
+      const double value = loss_(row);
+      if (weight != 0.0) {
+        sum += value * weight;
+      } else if (row.grad != nullptr) {  // as if the row were not there, whatever it holds
+        std::fill_n(row.grad, classes_, 0.0f);
+      }
       row.x += classes_;
       if (!sparse_) row.y += classes_;
       if (row.grad != nullptr) row.grad += classes_;
@@ -203,6 +237,9 @@ class CpuLoss final : public LossKernel {
 
  private:
   RowLoss loss_;
+  loss::Smoothing smoothing_;
+  double delta_;
+  bool sum_positions_;
   bool sparse_;
   int64_t classes_, positions_, per_row_;
   TensorDesc label_;
@@ -215,44 +252,76 @@ int64_t first_maximum(const float* x, int64_t count) {
 class CpuMetric final : public MetricKernel {
  public:
   explicit CpuMetric(const MetricSpec& spec)
-      : metric_(spec.metric),
-        threshold_(spec.from_logits ? 0.0f : 0.5f),
+      : spec_(spec),
+        threshold_(spec.from_logits ? logit(spec.threshold) : spec.threshold),
         classes_(spec.prediction.shape[spec.prediction.shape.rank() - 1]),
         positions_(spec.prediction.elements() / classes_),
         per_row_(positions_ / spec.prediction.shape[0]) {}
   std::string implementation() const override { return "loop"; }
 
-  void run(const Execution&, const Tensor& prediction, const Tensor& label, double* sum) override {
-    double total = 0.0;
+  void run(const Execution&, const Tensor& prediction, const Tensor& label, double* sums) override {
     const auto* x = prediction.as<const float>();
+    if (spec_.metric == Metric::kConfusion) return confusion(x, label.as<const float>(), sums);
+    if (spec_.metric == Metric::kHistogram) return histogram(x, label.as<const float>(), sums);
+    double total = 0.0;
     for (int64_t i = 0; i < positions_; ++i, x += classes_) {
-      if (metric_ == Metric::kSparseCategoricalAccuracy) {
+      if (spec_.metric == Metric::kSparseCategoricalAccuracy) {
         total += first_maximum(x, classes_) == label.as<const int32_t>()[i] ? 1.0 : 0.0;
+      } else if (spec_.metric == Metric::kSparseTopKCategoricalAccuracy) {
+        total += among_top(x, label.as<const int32_t>()[i]);
       } else {
         total += row(x, label.as<const float>() + i * classes_);
       }
     }
-    *sum = total / static_cast<double>(per_row_);
+    *sums = total / static_cast<double>(per_row_);
   }
 
  private:
+  static float logit(float p) { return std::log(p / (1.0f - p)); }
+
   double row(const float* x, const float* y) const {
-    if (metric_ == Metric::kCategoricalAccuracy) {
+    if (spec_.metric == Metric::kCategoricalAccuracy) {
       return first_maximum(x, classes_) == first_maximum(y, classes_) ? 1.0 : 0.0;
     }
+    if (spec_.metric == Metric::kTopKCategoricalAccuracy) return among_top(x, first_maximum(y, classes_));
     double total = 0.0;
     for (int64_t c = 0; c < classes_; ++c) {
       const double d = static_cast<double>(x[c]) - static_cast<double>(y[c]);
-      if (metric_ == Metric::kBinaryAccuracy) {
+      if (spec_.metric == Metric::kBinaryAccuracy) {
         total += y[c] == (x[c] > threshold_ ? 1.0f : 0.0f) ? 1.0 : 0.0;
       } else {
-        total += metric_ == Metric::kMeanSquaredError ? d * d : std::fabs(d);
+        total += spec_.metric == Metric::kMeanSquaredError ? d * d : std::fabs(d);
       }
     }
     return total / static_cast<double>(classes_);
   }
 
-  Metric metric_;
+  double among_top(const float* x, int64_t label) const {
+    if (label < 0 || label >= classes_) return 0.0;
+    int64_t more = 0;
+    for (int64_t c = 0; c < classes_; ++c) {
+      if (!std::isfinite(x[c])) return 0.0;
+      if (x[c] > x[label]) ++more;
+    }
+    return more < spec_.k ? 1.0 : 0.0;
+  }
+
+  void confusion(const float* x, const float* y, double* sums) const {
+    sums[0] = sums[1] = sums[2] = 0.0;
+    for (int64_t i = 0; i < positions_ * classes_; ++i) {
+      const bool above = x[i] > threshold_, positive = y[i] != 0.0f;
+      if (above || positive) sums[!above ? 2 : positive ? 0 : 1] += 1.0;
+    }
+  }
+
+  void histogram(const float* x, const float* y, double* sums) const {
+    std::fill_n(sums, 2 * spec_.thresholds, 0.0);
+    for (int64_t i = 0; i < positions_ * classes_; ++i) {
+      sums[histogram_bucket(x[i], spec_.thresholds) + (y[i] != 0.0f ? 0 : spec_.thresholds)] += 1.0;
+    }
+  }
+
+  MetricSpec spec_;
   float threshold_;
   int64_t classes_, positions_, per_row_;
 };
@@ -267,11 +336,13 @@ void check_prediction(const TensorDesc& prediction, const char* what) {
 
 std::unique_ptr<LossKernel> make_loss(ContextPtr, const LossSpec& spec) {
   check_prediction(spec.prediction, "a loss");
+  check_loss(spec);
   return std::make_unique<CpuLoss>(spec);
 }
 
 std::unique_ptr<MetricKernel> make_metric(ContextPtr, const MetricSpec& spec) {
   check_prediction(spec.prediction, "a metric");
+  check_metric(spec);
   return std::make_unique<CpuMetric>(spec);
 }
 

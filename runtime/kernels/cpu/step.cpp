@@ -20,7 +20,7 @@ class CpuClip final : public ClipKernel {
     double sum = 0.0;
     for (int64_t i = 0; i < count; ++i) sum += square_sums[i];
     const double norm = std::sqrt(sum) / static_cast<double>(state->loss_scale);
-    state->gradient_scale *= static_cast<float>(limit_ / std::max(norm, limit_));  // a NaN stays one
+    state->clip_scale *= static_cast<float>(limit_ / std::max(norm, limit_));  // a NaN stays one
     *norm_out = norm;
   }
 

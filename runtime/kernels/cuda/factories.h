@@ -30,8 +30,8 @@ std::unique_ptr<ReorderKernel> make_reorder(const TensorDesc& from, const Tensor
 std::unique_ptr<RoundKernel> make_round(DType to);
 std::unique_ptr<LossKernel> make_loss(const ContextPtr& context, const LossSpec& spec);
 std::unique_ptr<MetricKernel> make_metric(const ContextPtr& context, const MetricSpec& spec);
-std::unique_ptr<UpdateKernel> make_update(const UpdateSpec& spec);
-std::unique_ptr<SquareSumKernel> make_square_sum(const ContextPtr& context);
+std::unique_ptr<UpdateKernel> make_update(const ContextPtr& context, const UpdateSpec& spec);
+std::unique_ptr<SquareSumKernel> make_square_sum(const ContextPtr& context, float clip_value);
 std::unique_ptr<ClipKernel> make_clip(double limit);
 std::unique_ptr<TailKernel> make_tail();
 std::unique_ptr<LossScaleKernel> make_loss_scale(const LossScaling& scaling);

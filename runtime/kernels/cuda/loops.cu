@@ -174,80 +174,6 @@ struct ApplyMask {
   }
 };
 
-template <class Rule>
-struct Update {
-  Rule rule;
-  float limit;
-  const StepState* state;
-  UpdateArrays a;
-
-  struct Prepared {
-    float rate, scale;
-    bool skip;
-  };
-  RONDO_DEVICE Prepared prepare() const { return {rate_of(rule), state->gradient_scale, state->skip != 0}; }
-  RONDO_DEVICE void operator()(int64_t i, const Prepared& p) const {
-    if (p.skip) return;
-    const float scaled = a.gradients[i] * p.scale;
-    const float low = scaled < -limit ? -limit : scaled;  // keeps NaN
-    apply(rule, p.rate, low > limit ? limit : low, i);
-  }
-
- private:
-  template <class Other>
-  RONDO_DEVICE float rate_of(const Other&) const {
-    return state->learning_rate;
-  }
-  // Adam's bias correction goes into the rate.
-  RONDO_DEVICE float rate_of(const AdamUpdate& adam) const {
-    const auto t = static_cast<double>(state->update);
-    return static_cast<float>(static_cast<double>(state->learning_rate) *
-                              std::sqrt(1.0 - std::pow(static_cast<double>(adam.beta_2), t)) /
-                              (1.0 - std::pow(static_cast<double>(adam.beta_1), t)));
-  }
-  RONDO_DEVICE void apply(const SgdUpdate& sgd, float rate, float g, int64_t i) const {
-    if (a.slots[0] == nullptr) {
-      sgd(rate, g, a.weights[i]);
-    } else {
-      sgd(rate, g, a.weights[i], a.slots[0][i]);
-    }
-  }
-  RONDO_DEVICE void apply(const RmsPropUpdate& rmsprop, float rate, float g, int64_t i) const {
-    rmsprop(rate, g, a.weights[i], a.slots[0][i]);
-  }
-  RONDO_DEVICE void apply(const AdamUpdate& adam, float rate, float g, int64_t i) const {
-    adam(rate, g, a.weights[i], a.slots[0][i], a.slots[1][i]);
-  }
-};
-
-template <class Rule>
-void update(const char* name, cudaStream_t stream, const Rule& rule, float limit, const StepState* state,
-            const UpdateArrays& a) {
-  const int64_t bytes = a.count * kFloat;
-  const int64_t first = a.slots[0] != nullptr ? bytes : 0, second = a.slots[1] != nullptr ? bytes : 0;
-  launch_elements(name, stream, a.count,
-                  {reads(state, sizeof(StepState)), reads(a.gradients, bytes), reads(a.weights, bytes),
-                   reads(a.slots[0], first), reads(a.slots[1], second), writes(a.weights, bytes),
-                   writes(a.slots[0], first), writes(a.slots[1], second)},
-                  Update<Rule>{rule, limit, state, a});
-}
-
-struct ClipNorm {
-  double limit;
-  const double* square_sums;
-  int64_t count;
-  StepState* state;
-  double* norm;
-  RONDO_DEVICE void operator()(int64_t) const {
-    double sum = 0.0;
-    for (int64_t i = 0; i < count; ++i) sum += square_sums[i];
-    const double length = std::sqrt(sum) / static_cast<double>(state->loss_scale);
-    const double most = length < limit ? limit : length;  // a NaN stays one
-    state->gradient_scale *= static_cast<float>(limit / most);
-    *norm = length;
-  }
-};
-
 struct ScaleStep {
   const LossScale* scale;
   StepState* state;
@@ -381,28 +307,6 @@ void apply_mask(cudaStream_t stream, const T* x, const uint8_t* mask, float scal
   launch_elements("dropout gradient", stream, count,
                   {reads(x, count * kBytesOf<T>), reads(mask, count), writes(y, count * kBytesOf<T>)},
                   ApplyMask<T>{x, mask, scale, y});
-}
-
-void sgd_update(cudaStream_t stream, const SgdUpdate& rule, float limit, const StepState* state,
-                const UpdateArrays& arrays) {
-  update("SGD update", stream, rule, limit, state, arrays);
-}
-void rmsprop_update(cudaStream_t stream, const RmsPropUpdate& rule, float limit, const StepState* state,
-                    const UpdateArrays& arrays) {
-  update("RMSprop update", stream, rule, limit, state, arrays);
-}
-void adam_update(cudaStream_t stream, const AdamUpdate& rule, float limit, const StepState* state,
-                 const UpdateArrays& arrays) {
-  update("Adam update", stream, rule, limit, state, arrays);
-}
-
-void clip_norm(cudaStream_t stream, double limit, const double* square_sums, int64_t count, StepState* state,
-               double* norm) {
-  const int64_t bytes = count * static_cast<int64_t>(sizeof(double));
-  launch_elements("clip norm", stream, 1,
-                  {reads(square_sums, bytes), reads(state, sizeof(StepState)),
-                   writes(state, sizeof(StepState)), writes(norm, sizeof(double))},
-                  ClipNorm{limit, square_sums, count, state, norm});
 }
 
 void scale_step(cudaStream_t stream, const LossScale* scale, StepState* state) {

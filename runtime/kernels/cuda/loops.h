@@ -16,8 +16,6 @@ namespace rondo {
 struct LossScale;
 struct LossScaling;
 struct StepState;
-enum class Loss : uint8_t;
-enum class Metric : uint8_t;
 }  // namespace rondo
 
 namespace rondo::cuda {
@@ -75,22 +73,6 @@ void dropout_forward(cudaStream_t stream, const DropoutArguments& arguments, con
 template <class T>
 void apply_mask(cudaStream_t stream, const T* x, const uint8_t* mask, float scale, T* y, int64_t count);
 
-struct UpdateArrays {
-  const float* gradients = nullptr;
-  float* weights = nullptr;
-  float* slots[2] = {nullptr, nullptr};
-  int64_t count = 0;
-};
-// Each gradient enters as clip(g * state->gradient_scale) to [-limit, limit].
-void sgd_update(cudaStream_t stream, const SgdUpdate& rule, float limit, const StepState* state,
-                const UpdateArrays& arrays);
-void rmsprop_update(cudaStream_t stream, const RmsPropUpdate& rule, float limit, const StepState* state,
-                    const UpdateArrays& arrays);
-void adam_update(cudaStream_t stream, const AdamUpdate& rule, float limit, const StepState* state,
-                 const UpdateArrays& arrays);
-
-void clip_norm(cudaStream_t stream, double limit, const double* square_sums, int64_t count, StepState* state,
-               double* norm);
 // The two halves of a LossScaleKernel.
 void scale_step(cudaStream_t stream, const LossScale* scale, StepState* state);
 void decide_step(cudaStream_t stream, const LossScaling& scaling, const double* square_sums, int64_t count,
@@ -101,39 +83,10 @@ void fill_tail(cudaStream_t stream, const double* sums, int64_t count, const Ste
 
 // *out = scale * (parts[0] + ... + parts[count - 1]), in an order that count decides.
 void sum_parts(cudaStream_t stream, const double* parts, int64_t count, double scale, double* out);
-// *out = sum of squares; `parts` has room for kSquareParts doubles.
-constexpr int64_t kSquareParts = 512;
-void square_sum(cudaStream_t stream, const float* values, int64_t count, double* parts, double* out);
 
 void softmax_forward(cudaStream_t stream, const float* x, float* y, int64_t rows, int64_t classes);
 void softmax_backward(cudaStream_t stream, const float* y, const float* dy, float* dx, int64_t rows,
                       int64_t classes);
-
-struct LossArguments {
-  Loss loss{};
-  bool from_logits = false;
-  int64_t positions = 0, classes = 0;
-  double share = 1.0;  // of a position in its row's loss
-  const float* prediction = nullptr;
-  const float* label = nullptr;         // (positions, classes), or
-  const int32_t* classes_of = nullptr;  // (positions)
-  const StepState* state = nullptr;
-  float* grad = nullptr;    // may be null
-  double* parts = nullptr;  // room for a double for each position
-};
-void loss(cudaStream_t stream, const LossArguments& arguments, double* sum);
-
-struct MetricArguments {
-  Metric metric{};
-  float threshold = 0.5f;
-  int64_t positions = 0, classes = 0;
-  double share = 1.0;
-  const float* prediction = nullptr;
-  const float* label = nullptr;
-  const int32_t* classes_of = nullptr;
-  double* parts = nullptr;
-};
-void metric(cudaStream_t stream, const MetricArguments& arguments, double* sum);
 
 // ---- columns (columns.cu): sums over the rows of (rows, channels)
 

@@ -1,10 +1,12 @@
 #include "runtime/kernels/loss.h"
 
+#include <cmath>
+
 #include "runtime/base/error.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/kernels/cuda/context.h"
 #include "runtime/kernels/cuda/factories.h"
-#include "runtime/kernels/cuda/loops.h"
+#include "runtime/kernels/cuda/loss_loops.h"
 
 namespace rondo::cuda {
 namespace {
@@ -28,7 +30,11 @@ class CudaLoss final : public LossKernel {
     arguments_.from_logits = spec.from_logits;
     arguments_.positions = sizes_.positions;
     arguments_.classes = sizes_.classes;
-    arguments_.share = sizes_.share;
+    arguments_.smoothing =
+        loss::smoothing(spec.loss, static_cast<double>(spec.label_smoothing), sizes_.classes);
+    arguments_.delta = static_cast<double>(spec.delta);
+    arguments_.per_row = sizes_.positions / spec.prediction.shape[0];
+    arguments_.share = spec.sum_positions ? 1.0 : sizes_.share;
     if (!sparse()) return;
     const auto extents = spec.prediction.shape.extents();
     label_ = {Shape(extents.first(extents.size() - 1)), DType::kI32, {}};
@@ -37,16 +43,17 @@ class CudaLoss final : public LossKernel {
   const TensorDesc& label() const override { return label_; }
 
   void run(const Execution& on, const Tensor& prediction, const Tensor& label, double* loss_sum,
-           const Tensor& grad) override {
+           const Tensor& grad, const Tensor& weights) override {
     RONDO_CHECK(!grad || on.state != nullptr);
     LossArguments a = arguments_;
     a.prediction = prediction.as<const float>();
     a.label = sparse() ? nullptr : label.as<const float>();
     a.classes_of = sparse() ? label.as<const int32_t>() : nullptr;
+    a.weights = weights.as<const float>();
     a.state = on.state;
     a.grad = grad.as<float>();
     a.parts = parts_.as<double>();
-    loss(handle_of(on.stream), a, loss_sum);
+    cuda::loss(handle_of(on.stream), a, loss_sum);
   }
 
  private:
@@ -61,23 +68,27 @@ class CudaLoss final : public LossKernel {
 class CudaMetric final : public MetricKernel {
  public:
   CudaMetric(Device& device, const MetricSpec& spec)
-      : sizes_(spec.prediction), parts_(device.allocate(sizes_.parts_bytes())) {
+      : sizes_(spec.prediction), parts_(device.allocate(3 * sizes_.parts_bytes())) {
     arguments_.metric = spec.metric;
-    arguments_.threshold = spec.from_logits ? 0.0f : 0.5f;
+    arguments_.threshold =
+        spec.from_logits ? std::log(spec.threshold / (1.0f - spec.threshold)) : spec.threshold;
+    arguments_.k = spec.k;
+    arguments_.thresholds = spec.thresholds;
     arguments_.positions = sizes_.positions;
     arguments_.classes = sizes_.classes;
     arguments_.share = sizes_.share;
   }
   std::string implementation() const override { return "loop"; }
 
-  void run(const Execution& on, const Tensor& prediction, const Tensor& label, double* sum) override {
-    const bool sparse = arguments_.metric == Metric::kSparseCategoricalAccuracy;
+  void run(const Execution& on, const Tensor& prediction, const Tensor& label, double* sums) override {
+    const bool sparse = arguments_.metric == Metric::kSparseCategoricalAccuracy ||
+                        arguments_.metric == Metric::kSparseTopKCategoricalAccuracy;
     MetricArguments a = arguments_;
     a.prediction = prediction.as<const float>();
     a.label = sparse ? nullptr : label.as<const float>();
     a.classes_of = sparse ? label.as<const int32_t>() : nullptr;
     a.parts = parts_.as<double>();
-    metric(handle_of(on.stream), a, sum);
+    metric(handle_of(on.stream), a, sums);
   }
 
  private:
@@ -96,11 +107,13 @@ void check_prediction(const TensorDesc& prediction, const char* what) {
 
 std::unique_ptr<LossKernel> make_loss(const ContextPtr& context, const LossSpec& spec) {
   check_prediction(spec.prediction, "a loss");
+  check_loss(spec);
   return std::make_unique<CudaLoss>(context->device, spec);
 }
 
 std::unique_ptr<MetricKernel> make_metric(const ContextPtr& context, const MetricSpec& spec) {
   check_prediction(spec.prediction, "a metric");
+  check_metric(spec);
   return std::make_unique<CudaMetric>(context->device, spec);
 }
 

@@ -1,60 +1,96 @@
 #include "runtime/kernels/update.h"
 
+#include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "runtime/base/error.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/kernels/cuda/context.h"
 #include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/loops.h"
+#include "runtime/kernels/cuda/update_loops.h"
 #include "runtime/kernels/loss_scale.h"
 #include "runtime/kernels/step.h"
 
 namespace rondo::cuda {
 namespace {
 
+float limit_of(float clip_value) {
+  return clip_value > 0.0f ? clip_value : std::numeric_limits<float>::infinity();
+}
+
 class CudaUpdate final : public UpdateKernel {
  public:
-  explicit CudaUpdate(const UpdateSpec& spec)
-      : spec_(spec),
-        slots_(slot_count(spec)),
-        limit_(spec.clip_value > 0.0f ? spec.clip_value : std::numeric_limits<float>::infinity()) {}
+  CudaUpdate(Device& device, const UpdateSpec& spec) : spec_(spec), slots_(slot_count(spec)) {
+    call_.limit = limit_of(spec.clip_value);
+    call_.clip_norm = spec.clip_norm;
+    if (works_by_tensor(spec)) make_tables(device);
+    spec_.tensors = {};
+  }
   std::string implementation() const override { return "loop"; }
 
   void run(const Execution& on, const UpdateSpan& span) override {
     RONDO_CHECK(on.state != nullptr);
-    RONDO_CHECK((slots_ < 1 || span.slots[0] != nullptr) && (slots_ < 2 || span.slots[1] != nullptr));
-    const UpdateArrays arrays{
-        .gradients = span.gradients,
-        .weights = span.weights,
-        .slots = {slots_ > 0 ? span.slots[0] : nullptr, slots_ > 1 ? span.slots[1] : nullptr},
-        .count = span.count};
-    const cudaStream_t stream = handle_of(on.stream);
-    if (const auto* adam = std::get_if<AdamUpdate>(&spec_.rule)) {
-      adam_update(stream, *adam, limit_, on.state, arrays);
-    } else if (const auto* rmsprop = std::get_if<RmsPropUpdate>(&spec_.rule)) {
-      rmsprop_update(stream, *rmsprop, limit_, on.state, arrays);
-    } else {
-      sgd_update(stream, std::get<SgdUpdate>(spec_.rule), limit_, on.state, arrays);
+    UpdateCall call = call_;
+    call.span = span;
+    for (int s = 0; s < 3; ++s) {
+      RONDO_CHECK(s >= slots_ || span.slots[s] != nullptr);
+      if (s >= slots_) call.span.slots[s] = nullptr;
     }
+    call.state = on.state;
+    update(handle_of(on.stream), spec_, call);
   }
 
  private:
+  // One block of device memory, written once.
+  void make_tables(Device& device) {
+    const std::vector<UpdateChunk> chunks = update_chunks(spec_);
+    const size_t tensors = spec_.tensors.size();
+    std::vector<int64_t> first(tensors + 1);
+    for (const UpdateChunk& chunk : chunks) ++first[static_cast<size_t>(chunk.tensor) + 1];
+    for (size_t t = 0; t < tensors; ++t) first[t + 1] += first[t];
+    std::vector<uint8_t> plain;
+    for (const TensorRange& tensor : spec_.tensors) plain.push_back(tensor.plain ? 1 : 0);
+    const std::vector<float> ones(tensors, 1.0f);
+
+    const auto stream = device.make_stream();
+    const auto upload = [&]<class T>(const std::vector<T>& values) {
+      const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
+      const Buffer& to = tables_.emplace_back(device.allocate(bytes));
+      stream->copy(to.data(), values.data(), bytes);
+      return to.as<T>();
+    };
+    TensorTables& tables = call_.tensors;
+    tables.chunk_count = static_cast<int64_t>(chunks.size());
+    tables.tensor_count = static_cast<int64_t>(tensors);
+    tables.chunks = upload(chunks);
+    tables.first_chunk = upload(first);
+    tables.plain = upload(plain);
+    tables.clip = upload(ones);
+    tables.trust = upload(ones);
+    tables.squares = upload(std::vector<double>(2 * chunks.size()));
+    stream->synchronize();
+  }
+
   UpdateSpec spec_;
   int slots_;
-  float limit_;
+  UpdateCall call_;
+  std::vector<Buffer> tables_;
 };
 
 class CudaSquareSum final : public SquareSumKernel {
  public:
-  explicit CudaSquareSum(Device& device)
-      : parts_(device.allocate(kSquareParts * static_cast<int64_t>(sizeof(double)))) {}
+  CudaSquareSum(Device& device, float clip_value)
+      : limit_(limit_of(clip_value)),
+        parts_(device.allocate(kSquareParts * static_cast<int64_t>(sizeof(double)))) {}
   std::string implementation() const override { return "loop"; }
   void run(const Execution& on, const float* values, int64_t count, double* sum) override {
-    square_sum(handle_of(on.stream), values, count, parts_.as<double>(), sum);
+    square_sum(handle_of(on.stream), on.state, limit_, values, count, parts_.as<double>(), sum);
   }
 
  private:
+  float limit_;
   Buffer parts_;
 };
 
@@ -98,13 +134,14 @@ class CudaLossScale final : public LossScaleKernel {
 
 }  // namespace
 
-std::unique_ptr<UpdateKernel> make_update(const UpdateSpec& spec) {
-  require(!(spec.clip_value < 0.0f), "clip_value must not be negative, got {}", spec.clip_value);
-  return std::make_unique<CudaUpdate>(spec);
+std::unique_ptr<UpdateKernel> make_update(const ContextPtr& context, const UpdateSpec& spec) {
+  check_update(spec);
+  return std::make_unique<CudaUpdate>(context->device, spec);
 }
 
-std::unique_ptr<SquareSumKernel> make_square_sum(const ContextPtr& context) {
-  return std::make_unique<CudaSquareSum>(context->device);
+std::unique_ptr<SquareSumKernel> make_square_sum(const ContextPtr& context, float clip_value) {
+  require(!(clip_value < 0.0f), "clip_value must not be negative, got {}", clip_value);
+  return std::make_unique<CudaSquareSum>(context->device, clip_value);
 }
 
 std::unique_ptr<ClipKernel> make_clip(double limit) {

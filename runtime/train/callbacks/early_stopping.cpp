@@ -1,71 +1,47 @@
 #include "runtime/train/callbacks/early_stopping.h"
 
-#include <algorithm>
 #include <cmath>
-#include <string_view>
-#include <vector>
 
 #include "runtime/base/error.h"
 
 namespace rondo {
 
-namespace {
-
-bool larger_is_better(std::string_view name) {
-  return name.ends_with("acc") || name.ends_with("accuracy") || name.ends_with("auc");
-}
-
-}  // namespace
-
-EarlyStopping::EarlyStopping(const EarlyStoppingOptions& options) : options_(options) {
+EarlyStopping::EarlyStopping(const EarlyStoppingOptions& options)
+    : options_(options),
+      monitor_(name(), options.monitor, options.mode, ends_like_accuracy(options.monitor),
+               options.min_delta) {
   require(options.patience >= 0, "EarlyStopping: patience is {}; it must be 0 or more", options.patience);
-  require(!std::isnan(options.min_delta) && !(options.baseline && std::isnan(*options.baseline)),
-          "EarlyStopping: min_delta or baseline is not a number");
-  options_.min_delta = std::abs(options.min_delta);
-  if (options_.mode == EarlyStoppingOptions::Mode::kAuto) {
-    options_.mode = larger_is_better(options.monitor) ? EarlyStoppingOptions::Mode::kMax
-                                                      : EarlyStoppingOptions::Mode::kMin;
-  }
-}
-
-bool EarlyStopping::improves(double value, double on) const {
-  return options_.mode == EarlyStoppingOptions::Mode::kMin ? value < on - options_.min_delta
-                                                           : value > on + options_.min_delta;
+  require(!(options.baseline && std::isnan(*options.baseline)), "EarlyStopping: baseline is not a number");
 }
 
 void EarlyStopping::on_train_begin(const RunReport& report) {
-  std::vector<std::string> names{"loss"};
-  names.insert(names.end(), report.metric_names.begin(), report.metric_names.end());
-  const size_t training = names.size();
-  for (size_t i = 0; report.validates && i < training; ++i) names.push_back("val_" + names[i]);
-  if (std::find(names.begin(), names.end(), options_.monitor) == names.end()) {
-    std::string known;
-    for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
-    raise<InvalidArgument>("EarlyStopping monitors '{}', but this run reports: {}{}", options_.monitor, known,
-                           report.validates ? "" : "; val_ values need validation data");
-  }
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  best_ = options_.mode == EarlyStoppingOptions::Mode::kMin ? kInfinity : -kInfinity;
+  monitor_.check(report);
+  best_ = monitor_.worst();
   best_epoch_ = report.initial_epoch;
+  best_weights_.values.clear();
   waited_ = 0;
   reason_.clear();
 }
 
 Decision EarlyStopping::on_epoch_end(const EpochReport& report) {
-  const auto found = std::find_if(report.logs.begin(), report.logs.end(),
-                                  [&](const auto& entry) { return entry.first == options_.monitor; });
-  if (found == report.logs.end()) return Decision::kContinue;
-  const double value = found->second;
+  const auto value = monitor_.value(report.logs);
+  if (!value) return Decision::kContinue;
+  const bool better = monitor_.improves(*value, best_);
+  if (options_.restore_best_weights && (better || best_weights_.values.empty())) {
+    control_->save_weights(best_weights_);
+  }
   ++waited_;
-  if (improves(value, best_)) {
-    best_ = value;
+  if (better) {
+    best_ = *value;
     best_epoch_ = report.epoch;
-    if (!options_.baseline || improves(value, *options_.baseline)) waited_ = 0;
+    if (!options_.baseline || monitor_.improves(*value, *options_.baseline)) waited_ = 0;
     return Decision::kContinue;
   }
   if (waited_ < options_.patience || report.epoch == 0) return Decision::kContinue;
-  reason_ = fmt::format("{} did not improve for {} epochs; its best was {:g} in epoch {}", options_.monitor,
-                        waited_, best_, best_epoch_ + 1);
+  if (options_.restore_best_weights) control_->restore_weights(best_weights_);
+  reason_ = fmt::format("{} did not improve for {} epochs; its best was {:g} in epoch {}{}", options_.monitor,
+                        waited_, best_, best_epoch_ + 1,
+                        options_.restore_best_weights ? ", whose weights are restored" : "");
   return Decision::kStop;
 }
 
