@@ -49,6 +49,7 @@ class ReluLayer final : public FunctionLayer {
             options.threshold);
   }
   std::string_view class_name() const override { return "ReLU"; }
+  bool takes_16_bits() const override { return true; }
   ActivationKind output_activation() const override {
     return plain_ ? ActivationKind::kRelu : ActivationKind::kLinear;
   }
@@ -75,6 +76,7 @@ class LeakyReluLayer final : public FunctionLayer {
     require(alpha_ >= 0.0f, "{} needs an alpha of at least 0, got {}", title(), alpha_);
   }
   std::string_view class_name() const override { return "LeakyReLU"; }
+  bool takes_16_bits() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
     config.set("alpha", alpha_);
@@ -92,6 +94,7 @@ class EluLayer final : public FunctionLayer {
     require(alpha_ > 0.0f, "{} needs an alpha above 0, got {}", title(), alpha_);
   }
   std::string_view class_name() const override { return "ELU"; }
+  bool takes_16_bits() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
     config.set("alpha", alpha_);
@@ -106,6 +109,7 @@ class SoftmaxLayer final : public Layer {
  public:
   explicit SoftmaxLayer(const layers::Softmax& options) : Layer(options.name) {}
   std::string_view class_name() const override { return "Softmax"; }
+  bool takes_16_bits() const override { return true; }
   ActivationKind output_activation() const override { return ActivationKind::kSoftmax; }
   bool is_activation() const override { return true; }
   Config config() const override {

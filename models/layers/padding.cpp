@@ -19,6 +19,7 @@ class ZeroPaddingLayer final : public Layer {
     }
   }
   std::string_view class_name() const override { return "ZeroPadding2D"; }
+  bool takes_16_bits() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
     config.set("padding", ConfigList{std::array<int64_t, 2>{padding_[0], padding_[1]},

@@ -102,6 +102,7 @@ class DepthwiseConv2DLayer final : public Layer {
         activation_(activation_by_name(options.activation, title_of("DepthwiseConv2D", options))),
         depthwise_("DepthwiseConv2D", options) {}
   std::string_view class_name() const override { return "DepthwiseConv2D"; }
+  bool takes_16_bits() const override { return true; }
   ActivationKind output_activation() const override { return activation_; }
   bool fuses_activation() const override { return activation_ == ActivationKind::kLinear; }
 
@@ -161,6 +162,7 @@ class SeparableConv2DLayer final : public Layer {
     require(options.filters > 0, "{} needs filters > 0, got {}", title(), options.filters);
   }
   std::string_view class_name() const override { return "SeparableConv2D"; }
+  bool takes_16_bits() const override { return true; }
   ActivationKind output_activation() const override { return activation_; }
   bool fuses_activation() const override { return activation_ == ActivationKind::kLinear; }
 

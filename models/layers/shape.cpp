@@ -31,6 +31,7 @@ class ReshapeLayer final : public Layer {
             Shape::kMaxRank - 1, target_.size());
   }
   std::string_view class_name() const override { return "Reshape"; }
+  bool takes_16_bits() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
     config.set("target_shape", list_of(target_));

@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/comm/half.h"
+#include "runtime/kernels/arrange.h"
 #include "tests/kernels/fixture.h"
 
 namespace rondo::test {
@@ -246,6 +247,22 @@ TEST_P(HalfTest, ElementwiseKernels) {
   concat->split(on(*concat), joined->tensor(), {first->tensor(), second->tensor()});
   EXPECT_EQ(narrow_array(first).values, a.values);
   EXPECT_EQ(narrow_array(second).values, b.values);
+  check_guards();
+}
+
+TEST_P(HalfTest, PaddingKeepsEveryElement) {
+  const Shape shape{2, 3, 4, 5};
+  const auto kernel = backend->pad({.input = narrow(shape), .padding = {1, 0, 2, 1}});
+  ASSERT_EQ(kernel->output().shape, (Shape{2, 4, 7, 5}));
+  const Array x = random(shape, 1);
+  const auto *there = narrow_result(kernel->output().shape), *back = narrow_result(shape);
+  kernel->pad(on(*kernel), narrow_operand(x)->tensor(), there->tensor());
+  double mass = 0.0;
+  for (const double value : narrow_array(there).values) mass += std::fabs(value);
+  for (const double value : x.values) mass -= std::fabs(value);
+  EXPECT_NEAR(mass, 0.0, 1e-9);
+  kernel->crop(on(*kernel), there->tensor(), back->tensor());
+  EXPECT_EQ(narrow_array(back).values, x.values);
   check_guards();
 }
 

@@ -4,6 +4,7 @@
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/kernels/cuda/arrange_loops.h"
 #include "runtime/kernels/cuda/context.h"
+#include "runtime/kernels/cuda/element.h"
 #include "runtime/kernels/cuda/layer_factories.h"
 #include "runtime/kernels/cuda/loops.h"
 
@@ -12,7 +13,8 @@ namespace {
 
 class CudaPad final : public PadKernel {
  public:
-  explicit CudaPad(const PadSpec& spec) : input_(spec.input), output_{output_shape(spec), DType::kF32, {}} {
+  explicit CudaPad(const PadSpec& spec)
+      : input_(spec.input), output_{output_shape(spec), spec.input.dtype, {}} {
     const Shape& in = spec.input.shape;
     padding_ = {.batch = in[0],
                 .height = in[1],
@@ -27,10 +29,14 @@ class CudaPad final : public PadKernel {
   const TensorDesc& input() const override { return input_; }
   const TensorDesc& output() const override { return output_; }
   void pad(const Execution& on, const Tensor& in, const Tensor& out) override {
-    pad_image(handle_of(on.stream), padding_, in.as<const float>(), out.as<float>());
+    with_element(input_.dtype, [&]<class T>(Element<T>) {
+      pad_image(handle_of(on.stream), padding_, in.as<const T>(), out.as<T>());
+    });
   }
   void crop(const Execution& on, const Tensor& out, const Tensor& in) override {
-    crop_image(handle_of(on.stream), padding_, out.as<const float>(), in.as<float>());
+    with_element(input_.dtype, [&]<class T>(Element<T>) {
+      crop_image(handle_of(on.stream), padding_, out.as<const T>(), in.as<T>());
+    });
   }
 
  private:
@@ -120,7 +126,7 @@ class CudaPenalty final : public PenaltyKernel {
 
 std::unique_ptr<PadKernel> make_pad(const PadSpec& spec) {
   output_shape(spec);  // its checks have the better messages
-  require_floats(spec.input, "pad");
+  require_elements(spec.input, "pad");
   return std::make_unique<CudaPad>(spec);
 }
 
