@@ -4,12 +4,14 @@
 #include <gmock/gmock.h>
 
 #include "models/graph/graph.h"
+#include "models/graph/graph_network.h"
 #include "runtime/base/error.h"
 
 namespace rondo {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Facts {
   const char* name;
@@ -98,6 +100,17 @@ TEST(ImageZoo, SummaryIsKerasTable) {
                               "Non-trainable params: 21,888\n"));
   EXPECT_THAT(text, HasSubstr("568,740,352 multiply-adds, 1.137 GFLOPs"));
   EXPECT_THAT(zoo::resnet50().summary(), HasSubstr("['conv2_block1_0_bn[0][0]',"));
+}
+
+// On hosts oneDNN's plain loops take a thousand times as long.
+TEST(ImageZoo, PlansUseNoReferenceImplementation) {
+  for (const auto& [name, extent] : {std::pair{"mobilenet", 64}, std::pair{"xception", 71}}) {
+    Model model = zoo::make(name, {extent, extent, 3}, 10);
+    model.compile({.optimizer = SGD{}, .loss = "sparse_categorical_crossentropy"});
+    const std::string plan = model.network(2).describe(2, Mode::kTraining);
+    EXPECT_THAT(plan, HasSubstr("jit")) << name;
+    EXPECT_THAT(plan, Not(HasSubstr("ref"))) << name;
+  }
 }
 
 TEST(ImageZoo, ImagesThatAreTooSmallAreRefused) {
