@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Removes the waits of the GPU path one at a time and shows what notices, on simulated GPUs.
 
-    cmake --build BUILD --target rondo_cuda_sim sim_seeds_test nccl_sim_test sim_order_test models_device_test \\
-                                 grad_sync_device_test
+    cmake --build BUILD --target rondo_cuda_sim sim_seeds_test sim_replay_test nccl_sim_test sim_order_test \\
+                                 models_device_test grad_sync_device_test
     tests/sim/mutations.py BUILD [--only TEXT] [--write]
 
 A mutation is a text of one source file and what takes its place. Only that file (or what includes it) is compiled
@@ -23,6 +23,7 @@ MODULE = "librondo_cuda_sim.so"
 TRAINING = ("sim_seeds_test", "-*Seeds*")
 COLLECTIVES = ("nccl_sim_test", "-*Random*")
 ORDER = ("sim_order_test", "*")
+REPLAY = ("sim_replay_test", "*")
 # Devices whose streams run later too, and whose copies from pageable memory never block.
 GUARDED = [("models_device_test", "*"), ("grad_sync_device_test", "*")]
 STAGED = "runtime/comm/staged/staged_communicator.cpp"
@@ -46,7 +47,10 @@ MUTATIONS = [
     ("a collective starts behind its event", NCCL, "if (options.after != nullptr) stream_->wait(*options.after);", "",
      [TRAINING]),
     ("a stream waits for a collective", NCCL, "stream.wait(*flight_->done);", "", [TRAINING]),
-    ("the end of a collective is recorded", NCCL, "stream_->record(*flight.done);", "", [TRAINING]),
+    ("the end of a collective is recorded", NCCL, "  stream.record(*flight.done);", "", [TRAINING]),
+    ("the end of a captured collective is recorded", NCCL, "stream_->record(*work.flight_->done);", "", [TRAINING]),
+    ("what captured steps use stays", "runtime/train/step_replay.cpp", "place.memory = std::move(*memory);", "",
+     [REPLAY]),
     ("staging memory grows behind the work on it", NCCL, "    stream_->synchronize();\n    staging_ = {};",
      "    staging_ = {};", [ORDER]),
     ("memory of collectives is zeroed before it is given out", LINK, "  stream.synchronize();\n", "",

@@ -7,10 +7,13 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "models/graph/graph_network.h"
 #include "models/model.h"
 #include "models/rondo.h"
 #include "runtime/base/stopwatch.h"
@@ -18,7 +21,9 @@
 #include "runtime/comm/local/local_communicator.h"
 #include "runtime/comm/staged/staged_communicator.h"
 #include "runtime/kernels/backend.h"
+#include "runtime/kernels/loss.h"
 #include "runtime/launch/gpu_loader.h"
+#include "runtime/train/trainer.h"
 #include "tests/sim/control.h"
 
 namespace rondo {
@@ -80,7 +85,7 @@ struct Training {
   bool validates = true;
   bool replay = true;
   bool staged = false;
-  std::function<void(Model&, int64_t epoch)> epoch_begin = {};
+  std::function<void(Model&, int64_t epoch, Device&)> epoch_begin = {};
 };
 
 Seen train(const Training& run, Communicator& comm, KernelBackend& backend) {
@@ -93,7 +98,8 @@ Seen train(const Training& run, Communicator& comm, KernelBackend& backend) {
                  .metrics = {"accuracy"},
                  .buckets = {.first_bytes = 512, .bytes = 1024}});
   Watcher watcher;
-  if (run.epoch_begin) watcher.begin = [&](int64_t epoch) { run.epoch_begin(model, epoch); };
+  if (run.epoch_begin)
+    watcher.begin = [&](int64_t epoch) { run.epoch_begin(model, epoch, backend.device()); };
   Seen seen;
   seen.history = model
                      .fit(data, {.batch_size = 8,
@@ -176,13 +182,25 @@ TEST_P(Replay, HasTheSameBitsInEveryOptimizer) {
 
 // What the captured step uses stays where it was when the network takes larger memory.
 TEST(ReplayMemory, OutlivesPassesThatNeedMore) {
-  const auto predict_in_the_middle = [](Model& model, int64_t epoch) {
-    if (epoch != 1) return;
-    const SyntheticSource many({.size = 64, .input_shape = {6, 6, 2}, .classes = 3, .seed = 9});
-    model.predict(many, 64);
+  Buffer other;
+  const auto in_the_middle = [&](Model& model, int64_t epoch, Device& device) {
+    if (epoch == 1) {
+      const int64_t bytes = model.network(8).arena().bytes();
+      const SyntheticSource many({.size = 64, .input_shape = {6, 6, 2}, .classes = 3, .seed = 9});
+      model.predict(many, 64);
+      ASSERT_GT(model.network(8).arena().bytes(), bytes);
+      other = device.allocate(bytes);  // what the network has let go of, unless somebody keeps it
+    } else if (epoch == 2) {
+      std::vector<char> seen(static_cast<size_t>(other.bytes()));
+      const auto stream = device.make_stream();
+      stream->copy(seen.data(), other.data(), other.bytes());
+      stream->synchronize();
+      EXPECT_THAT(seen, testing::Each(char{0}));
+      other = {};
+    }
   };
-  const Seen queued = train_on(1, {.model = cnn, .replay = false, .epoch_begin = predict_in_the_middle});
-  EXPECT_EQ(train_on(1, {.model = cnn, .epoch_begin = predict_in_the_middle}), queued);
+  const Seen queued = train_on(1, {.model = cnn, .replay = false, .epoch_begin = in_the_middle});
+  EXPECT_EQ(train_on(1, {.model = cnn, .epoch_begin = in_the_middle}), queued);
 }
 
 // Out of the difference between two runs: 20 more steps of full batches, and nothing else.
@@ -206,22 +224,90 @@ TEST(ReplayLaunches, AreOneForAStep) {
   EXPECT_LE(five.host_waits - one.host_waits, 20 * 2 + 4 * 2);
 }
 
-// One rank has no memory for the graph: all go on as before, and it says so.
+// One rank has no memory for the first graph, or for its second one: all go on as before, and it says so.
 TEST(ReplayFailure, WithoutMemoryForAGraphStepsAreQueued) {
-  const Training queued{.model = cnn, .replay = false};
-  const Seen expected = train_on(2, queued);
-  const int64_t before = counters().graph_launches;
-  testing::internal::CaptureStderr();
-  std::string said;
-  const Seen seen = train_on(2, {.model = cnn, .epoch_begin = [](Model&, int64_t epoch) {
-                                   if (epoch == 0) control<void(int64_t)>("rondo_sim_fail_allocation")(1);
-                                 }});
-  said = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(seen, expected);
-  EXPECT_EQ(counters().graph_launches, before);
-  EXPECT_THAT(said, HasSubstr("steps are queued kernel by kernel, not replayed"));
-  EXPECT_THAT(said, HasSubstr("out of memory for a CUDA graph"));
-  EXPECT_EQ(said.find("not replayed"), said.rfind("not replayed")) << said;
+  const Seen expected = train_on(2, {.model = cnn, .replay = false});
+  for (const int64_t failing : {1, 3}) {
+    const int64_t before = counters().graph_launches;
+    testing::internal::CaptureStderr();
+    const Seen seen = train_on(2, {.model = cnn, .epoch_begin = [&](Model&, int64_t epoch, Device&) {
+                                     if (epoch > 0) return;
+                                     control<void(int64_t)>("rondo_sim_fail_allocation")(failing);
+                                   }});
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(seen, expected);
+    EXPECT_EQ(counters().graph_launches - before, failing == 1 ? 0 : 2);
+    EXPECT_THAT(said, HasSubstr("steps are queued kernel by kernel, not replayed"));
+    EXPECT_THAT(said, HasSubstr("out of memory for a CUDA graph"));
+    EXPECT_EQ(said.find("not replayed"), said.rfind("not replayed")) << said;
+  }
+}
+
+// A network of somebody else: it says that it cannot be replayed, or it cannot and does not say so.
+class AwkwardNetwork final : public Network {
+ public:
+  enum class Kind { kFits, kSaysSo, kBlocks };
+  AwkwardNetwork(GraphNetwork& network, Kind kind) : network_(network), kind_(kind) {}
+  const ParameterList& parameters() override { return network_.parameters(); }
+  const std::vector<std::string>& metric_names() override { return network_.metric_names(); }
+  void prepare(int64_t rows, Mode mode) override { network_.prepare(rows, mode); }
+  void forward(const Execution& on, const Batch& batch, Mode mode, std::span<double> sums) override {
+    network_.forward(on, batch, mode, sums);
+  }
+  void backward(const Execution& on, GradSink& sink) override {
+    network_.backward(on, sink);
+    if (kind_ == Kind::kBlocks) on.stream.synchronize();  // with collectives underway
+  }
+  std::optional<std::vector<Buffer>> replay_memory() override {
+    if (kind_ == Kind::kSaysSo) return std::nullopt;
+    return network_.replay_memory();
+  }
+  void predict(const Execution& on, const Batch& batch, std::span<float> out) override {
+    network_.predict(on, batch, out);
+  }
+  Shape output_shape() const override { return network_.output_shape(); }
+
+ private:
+  GraphNetwork& network_;
+  Kind kind_;
+};
+
+// The losses on two ranks, of which the second has that kind of network.
+std::vector<double> losses_of(AwkwardNetwork::Kind kind) {
+  std::vector<double> losses;
+  run_ranks(2, [&](Communicator& host) {
+    const auto device = gpus().module->make_device(host.rank());
+    const auto backend = gpus().module->make_backend(*device);
+    const auto comm = gpus().module->make_communicator(host, *device, {});
+    const SyntheticSource data({.size = 44, .input_shape = {6, 6, 2}, .classes = 3, .seed = 2});
+    const Model model = mlp();
+    GraphNetwork network(
+        model.graph(), *backend,
+        {.nominal_rows = 4, .objective = Objective{Loss::kSparseCategoricalCrossentropy, {}}});
+    AwkwardNetwork awkward(network, host.rank() == 1 ? kind : AwkwardNetwork::Kind::kFits);
+    Trainer trainer(*comm, *backend, awkward, {});
+    const History history = trainer.fit(data, {.batch_size = 8, .epochs = 3});
+    if (host.rank() == 0) losses = history.at("loss");
+  });
+  return losses;
+}
+
+TEST(ReplayFailure, NetworksThatCannotBeCapturedAreQueued) {
+  using Kind = AwkwardNetwork::Kind;
+  int64_t before = counters().graph_launches;
+  const std::vector<double> expected = losses_of(Kind::kFits);
+  EXPECT_EQ(counters().graph_launches - before, 2 * (15 - 2));
+  for (const Kind kind : {Kind::kSaysSo, Kind::kBlocks}) {
+    before = counters().graph_launches;
+    testing::internal::CaptureStderr();
+    const std::vector<double> losses = losses_of(kind);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(losses, expected);
+    EXPECT_EQ(counters().graph_launches, before);
+    EXPECT_THAT(said, testing::StartsWith("rank 1"));
+    EXPECT_EQ(said.find("not replayed"), said.rfind("not replayed")) << said;
+    EXPECT_THAT(said, HasSubstr(kind == Kind::kSaysSo ? "change from step to step" : "capturing"));
+  }
 }
 
 TEST(ReplayFailure, GradientsThroughTheHostAreNotCaptured) {
