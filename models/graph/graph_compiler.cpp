@@ -67,28 +67,73 @@ class GraphCompiler {
     }
   }
 
+  // The only call that reads this one's output; null where there are others.
+  const Node* only_reader(const Node& node) const {
+    const auto& readers = graph_.consumers(node);
+    return readers.size() != 1 || graph_.is_output(node) ? nullptr : readers.front();
+  }
+
   // The element-wise activation layer that can run inside this call's kernel.
   const Node* fused_activation(const Node& node) const {
-    const auto& readers = graph_.consumers(node);
-    if (!node.layer->fuses_activation() || readers.size() != 1 || graph_.is_output(node)) return nullptr;
-    const Node& next = *readers.front();
-    const bool fits = next.layer->is_activation() && fused_function(next.layer->output_activation());
-    return fits && !takes_logits(next) ? &next : nullptr;
+    const Node* next = only_reader(node);
+    if (next == nullptr || !next->layer->is_activation() || takes_logits(*next)) return nullptr;
+    const ActivationKind kind = next->layer->output_activation();
+    if (fuses_relu(*node.layer) && kind == ActivationKind::kRelu) return next;
+    return node.layer->fuses_activation() && fused_function(kind) ? next : nullptr;
+  }
+
+  bool fuses_relu(const Layer& layer) const {
+    return layer.fuses_sum_and_relu() && builder_.backend().fuses_norm(builder_.compute_dtype());
+  }
+
+  // The sum of this call and one other that only a ReLU reads: the three run in one kernel, where the sum
+  // stands. Null where it is not so. Of two such calls in one sum the first is meant.
+  const Node* fused_sum(const Node& node) const {
+    const Node* sum = fuses_relu(*node.layer) ? only_reader(node) : nullptr;
+    if (sum == nullptr || !sum->layer->is_sum() || sum->inputs.size() != 2 || waiting_.contains(sum))
+      return nullptr;
+    const Node* next = only_reader(*sum);
+    const bool relu = next != nullptr && next->layer->is_activation() && !takes_logits(*next) &&
+                      next->layer->output_activation() == ActivationKind::kRelu;
+    return relu ? sum : nullptr;
   }
 
   void compile_node(const Node& node) {
+    if (const Node* sum = fused_sum(node)) {
+      waiting_.emplace(sum, &node);
+      return;
+    }
+    const auto waiting = waiting_.find(&node);
+    if (waiting == waiting_.end()) {
+      compile_call(node, node, -1);
+      return;
+    }
+    const Node& first = *waiting->second;
+    const bool at_front = node.inputs.front().node().get() == &first;
+    compile_call(first, node, values_.at(node.inputs[at_front ? 1 : 0].node().get()));
+    fused_.emplace(only_reader(node), true);
+  }
+
+  // The steps of `node`; what they give is the output of `as`, which is `node` unless it adds `addend`, too.
+  void compile_call(const Node& node, const Node& as, ValueId addend) {
     std::vector<ValueId> inputs;
     bool needs_gradient = node.layer->count_params(true) > 0;
-    for (const SymbolicTensor& input : node.inputs) {
-      inputs.push_back(values_.at(input.node().get()));
-      needs_gradient = needs_gradient || builder_.needs_gradient(inputs.back());
-    }
-    builder_.begin_layer(needs_gradient, inputs);
+    for (const SymbolicTensor& input : node.inputs) inputs.push_back(values_.at(input.node().get()));
+    std::vector<ValueId> reads = inputs;
+    if (addend >= 0) reads.push_back(addend);
+    for (const ValueId read : reads) needs_gradient = needs_gradient || builder_.needs_gradient(read);
+    builder_.begin_layer(needs_gradient, reads);
     const DType dtype = node.layer->takes_16_bits() ? builder_.compute_dtype() : DType::kF32;
     for (ValueId& input : inputs) input = builder_.in_type(input, dtype);
+    if (addend >= 0) addend = builder_.in_type(addend, dtype);
     ValueId out = -1;
     if (fused_.contains(&node)) {
       out = inputs.front();
+    } else if (addend >= 0) {
+      Layer::Call call{.inputs = inputs, .name = node.layer->name()};
+      call.fused = Activation::kRelu;
+      call.addend = addend;
+      out = node.layer->compile(builder_, call);
     } else {
       Layer::Call call{.inputs = inputs, .name = node.layer->name()};
       call.logits = takes_logits(node);
@@ -98,9 +143,9 @@ class GraphCompiler {
       }
       out = node.layer->compile(builder_, call);
     }
-    const int reads = static_cast<int>(graph_.consumers(node).size()) + (graph_.is_output(node) ? 1 : 0);
-    builder_.end_layer(out, reads);
-    values_[&node] = out;
+    const int readers = static_cast<int>(graph_.consumers(as).size()) + (graph_.is_output(as) ? 1 : 0);
+    builder_.end_layer(out, readers);
+    values_[&as] = out;
   }
 
   // Some metrics need the probabilities that the loss does without.
@@ -211,7 +256,8 @@ class GraphCompiler {
   PlanBuilder builder_;
   const Node* output_ = nullptr;  // what the objective is about
   std::unordered_map<const Node*, ValueId> values_;
-  std::unordered_map<const Node*, bool> fused_;  // activation calls that an earlier kernel does
+  std::unordered_map<const Node*, bool> fused_;           // activation calls that an earlier kernel does
+  std::unordered_map<const Node*, const Node*> waiting_;  // by sum: the call whose kernel does it
   ValueId probabilities_ = -1;
 };
 

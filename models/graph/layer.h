@@ -111,11 +111,18 @@ class Layer {
   // others are given float32.
   virtual bool takes_16_bits() const { return false; }
 
+  // The layer adds its inputs, and does nothing else.
+  virtual bool is_sum() const { return false; }
+  // Where the backend fuses_norm(): the layer's kernel can add another tensor to its result, and then apply
+  // ReLU.
+  virtual bool fuses_sum_and_relu() const { return false; }
+
   struct Call {
     std::span<const ValueId> inputs;
     std::string name;                                // of the layer, for reports
     std::optional<Activation> fused = std::nullopt;  // applied behind the layer by its kernel
-    bool logits = false;                             // leave output_activation() out
+    ValueId addend = -1;  // of the result's shape: added to it in front of `fused`, by the layer's kernel
+    bool logits = false;  // leave output_activation() out
   };
   // Appends the layer's steps to a plan and gives its output.
   virtual ValueId compile(PlanBuilder& builder, const Call& call) = 0;

@@ -16,6 +16,7 @@ class AddLayer final : public Layer {
   explicit AddLayer(const layers::Add& options) : Layer(options.name) {}
   std::string_view class_name() const override { return "Add"; }
   bool takes_16_bits() const override { return true; }
+  bool is_sum() const override { return true; }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     require(inputs.size() >= 2, "{} needs at least two inputs, got {}", title(), inputs.size());

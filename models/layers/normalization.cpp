@@ -24,6 +24,7 @@ class BatchNormalizationLayer final : public Layer {
   }
   std::string_view class_name() const override { return "BatchNormalization"; }
   bool takes_16_bits() const override { return true; }
+  bool fuses_sum_and_relu() const override { return trainable(); }
   Config config() const override {
     Config config = Layer::config();
     config.set("axis", options_.axis);
@@ -63,13 +64,21 @@ class BatchNormalizationLayer final : public Layer {
     const int rank = shape.rank();
     const bool flat = rank != 2 && rank != 4;  // kernels take rows and images
     if (flat) in = builder.reshape(in, {shape.elements() / shape[rank - 1], shape[rank - 1]});
-    auto& kernel = builder.own(builder.backend().batch_norm({.input = builder.desc(in),
-                                                             .momentum = options_.momentum,
-                                                             .epsilon = options_.epsilon,
-                                                             .scale = options_.scale,
-                                                             .center = options_.center,
-                                                             .mode = mode(builder)}));
-    const ValueId out = append(builder, kernel, in, call.name);
+    const BatchNormSpec spec{.input = builder.desc(in),
+                             .momentum = options_.momentum,
+                             .epsilon = options_.epsilon,
+                             .scale = options_.scale,
+                             .center = options_.center,
+                             .mode = mode(builder)};
+    ValueId out = -1;
+    if (call.fused) {
+      ValueId addend = call.addend;
+      if (flat && addend >= 0) addend = builder.reshape(addend, spec.input.shape);
+      auto& kernel = builder.own(builder.backend().norm_relu({.norm = spec, .add = addend >= 0}));
+      out = append_fused(builder, kernel, in, addend, call.name);
+    } else {
+      out = append(builder, builder.own(builder.backend().batch_norm(spec)), in, call.name);
+    }
     return flat ? builder.reshape(out, shape) : out;
   }
 
@@ -147,31 +156,112 @@ class BatchNormalizationLayer final : public Layer {
     builder.add_gradient(x, {result, true});
   }
 
+  // The gradients of gamma and beta, written by one step.
+  class WeightGradients {
+   public:
+    WeightGradients(PlanBuilder& builder, const Parameters& parameters)
+        : builder_(builder),
+          parameters_(parameters),
+          gamma_(begin(parameters.gamma)),
+          beta_(begin(parameters.beta)) {}
+    const Tensor& gamma() const { return *gamma_.tensor; }
+    const Tensor& beta() const { return *beta_.tensor; }
+    // Adds the step that writes them.
+    void add_step(PlanStep step) const {
+      for (const ValueId temporary : {gamma_.temporary, beta_.temporary}) {
+        if (temporary >= 0) step.writes.push_back(temporary);
+      }
+      builder_.add_step(std::move(step));
+      if (parameters_.beta) builder_.end_weight_gradient(*parameters_.beta, beta_);
+      if (parameters_.gamma) builder_.end_weight_gradient(*parameters_.gamma, gamma_);
+    }
+
+   private:
+    WeightGradient begin(Parameter* parameter) const {
+      return parameter ? builder_.begin_weight_gradient(*parameter) : WeightGradient{&kNoTensor, -1};
+    }
+    PlanBuilder& builder_;
+    const Parameters& parameters_;
+    WeightGradient gamma_, beta_;
+  };
+
   static void append_backward(PlanBuilder& builder, BatchNormKernel& kernel, const Parameters& parameters,
                               ValueId x, const Gradient& gradient, const std::string& name) {
     const ValueId result = builder.add_value(kernel.input(), name + " gradient");
-    const auto begin = [&](Parameter* parameter) {
-      return parameter ? builder.begin_weight_gradient(*parameter) : WeightGradient{&kNoTensor, -1};
-    };
-    const WeightGradient for_gamma = begin(parameters.gamma);
-    const WeightGradient for_beta = begin(parameters.beta);
+    const WeightGradients weights(builder, parameters);
     const Tensor& in = builder.tensor(x);
     const Tensor& dy = builder.tensor(gradient.id);
     const Tensor& dx = builder.tensor(result);
-    const Tensor& dgamma = *for_gamma.tensor;
-    const Tensor& dbeta = *for_beta.tensor;
-    PlanStep step{
-        .name = name + ": gradient", .kernel = &kernel, .reads = {x, gradient.id}, .writes = {result}};
-    for (const ValueId temporary : {for_gamma.temporary, for_beta.temporary}) {
-      if (temporary >= 0) step.writes.push_back(temporary);
-    }
-    step.run = [&kernel, &in, &dy, &dx, &dgamma, &dbeta, parameters](const Execution& on) {
-      kernel.backward(on, in, dy, parameters.tensors(), dx, dgamma, dbeta);
-    };
-    builder.add_step(std::move(step));
-    if (parameters.beta) builder.end_weight_gradient(*parameters.beta, for_beta);
-    if (parameters.gamma) builder.end_weight_gradient(*parameters.gamma, for_gamma);
+    weights.add_step({.name = name + ": gradient",
+                      .kernel = &kernel,
+                      .reads = {x, gradient.id},
+                      .writes = {result},
+                      .run = [&kernel, &in, &dy, &dx, &dgamma = weights.gamma(), &dbeta = weights.beta(),
+                              parameters](const Execution& on) {
+                        kernel.backward(on, in, dy, parameters.tensors(), dx, dgamma, dbeta);
+                      }});
     builder.add_gradient(x, {result, true});
+  }
+
+  // relu(norm(in) + other); no other: -1.
+  ValueId append_fused(PlanBuilder& builder, NormReluKernel& kernel, ValueId in, ValueId other,
+                       const std::string& name) {
+    const Layout& layout = kernel.desc().layout;
+    const ValueId x = builder.in_layout(in, layout);
+    const ValueId addend = other < 0 ? -1 : builder.in_layout(other, layout);
+    const bool over = addend >= 0 && builder.may_overwrite(addend);
+    const ValueId y = over ? builder.overwrite(addend, name) : builder.add_value(kernel.desc(), name);
+    const Parameters parameters{place(builder, gamma_), place(builder, beta_), place(builder, moving_mean_),
+                                place(builder, moving_variance_)};
+    std::vector<ValueId> reads{x};
+    if (addend >= 0) reads.push_back(addend);
+    builder.add_step(
+        {.name = name,
+         .kernel = &kernel,
+         .reads = reads,
+         .writes = {y},
+         .run = [&kernel, &from = builder.tensor(x), &added = addend < 0 ? kNoTensor : builder.tensor(addend),
+                 &to = builder.tensor(y), parameters](const Execution& on) {
+           kernel.forward(on, from, added, parameters.tensors(), to);
+         }});
+    builder.keep(x);
+    if (addend >= 0) builder.keep(y);
+    builder.on_backward(y, [&builder, &kernel, parameters, x, addend, y, name](Gradient gradient) {
+      append_fused_backward(builder, kernel, parameters, {x, addend, y}, gradient, name);
+    });
+    return y;
+  }
+
+  struct Fused {
+    ValueId x, addend, y;
+  };
+
+  // What comes in is overwritten where it may be: by the addend's gradient, or by the input's.
+  static void append_fused_backward(PlanBuilder& builder, NormReluKernel& kernel,
+                                    const Parameters& parameters, const Fused& values,
+                                    const Gradient& gradient, const std::string& name) {
+    const auto& [x, addend, y] = values;
+    const bool adds = addend >= 0;
+    const ValueId for_in = adds ? builder.add_value(kernel.desc(), name + " gradient")
+                                : builder.gradient_value(kernel.desc(), gradient, name + " gradient");
+    const ValueId for_addend =
+        adds ? builder.gradient_value(kernel.desc(), gradient, name + " addend gradient") : -1;
+    const WeightGradients weights(builder, parameters);
+    PlanStep step{.name = name + ": gradient", .kernel = &kernel, .reads = {x}, .writes = {for_in}};
+    if (adds) {
+      step.reads.push_back(y);
+      step.writes.push_back(for_addend);
+    }
+    step.reads.push_back(gradient.id);
+    step.run = [&kernel, &in = builder.tensor(x), &out = builder.tensor(y), &dy = builder.tensor(gradient.id),
+                &dx = builder.tensor(for_in), &dz = adds ? builder.tensor(for_addend) : kNoTensor,
+                &dgamma = weights.gamma(), &dbeta = weights.beta(), parameters](const Execution& on) {
+      kernel.backward(on, in, out, dy, parameters.tensors(),
+                      {.in = dx, .addend = dz, .gamma = dgamma, .beta = dbeta});
+    };
+    weights.add_step(std::move(step));
+    builder.add_gradient(x, {for_in, true});
+    if (adds) builder.add_gradient(addend, {for_addend, true});
   }
 
   layers::BatchNormalization options_;

@@ -24,6 +24,7 @@ class LossKernel;
 class MatmulKernel;
 class LossScaleKernel;
 class MetricKernel;
+class NormReluKernel;
 class PadKernel;
 class PenaltyKernel;
 class PermuteKernel;
@@ -48,6 +49,7 @@ struct LossScaling;
 struct LossSpec;
 struct MatmulSpec;
 struct MetricSpec;
+struct NormReluSpec;
 struct PadSpec;
 struct PenaltySpec;
 struct PermuteSpec;
@@ -68,6 +70,10 @@ class KernelBackend {
   virtual std::unique_ptr<DenseKernel> dense(const DenseSpec& spec) = 0;
   virtual std::unique_ptr<Pool2DKernel> pool2d(const Pool2DSpec& spec) = 0;
   virtual std::unique_ptr<BatchNormKernel> batch_norm(const BatchNormSpec& spec) = 0;
+  // The backend has norm_relu() for tensors of this type, and that is its best way. Else that throws
+  // Unavailable.
+  virtual bool fuses_norm(DType /*dtype*/) const { return false; }
+  virtual std::unique_ptr<NormReluKernel> norm_relu(const NormReluSpec& spec);
   // The kernel's desc() may be canonical where `desc` is not: when the layout has padding that f(0) != 0
   // would spoil.
   virtual std::unique_ptr<ActivationKernel> activation(const ActivationFunction& function,

@@ -39,4 +39,30 @@ class BatchNormKernel : public Kernel {
                         const Tensor& grad_gamma, const Tensor& grad_beta) = 0;
 };
 
+// Batch normalization with what residual networks put behind it, in fewer passes over memory:
+// y = relu(norm(x) + addend), where the addend may be left out.
+struct NormReluSpec {
+  BatchNormSpec norm;
+  bool add = false;
+};
+
+// Keeps the batch statistics as BatchNormKernel does.
+class NormReluKernel : public Kernel {
+ public:
+  virtual const TensorDesc& desc() const = 0;  // input, addend, output and their gradients lie alike
+  // `addend` is empty where spec.add is false. `out` may be `addend`.
+  virtual void forward(const Execution& on, const Tensor& in, const Tensor& addend,
+                       const BatchNormParameters& parameters, const Tensor& out) = 0;
+
+  struct Gradients {
+    Tensor in;      // may be the output's where spec.add is false
+    Tensor addend;  // may be the output's; empty where spec.add is false
+    Tensor gamma;   // empty when not used
+    Tensor beta;
+  };
+  // `out` of the forward pass; it is looked at where spec.add is true.
+  virtual void backward(const Execution& on, const Tensor& in, const Tensor& out, const Tensor& grad_out,
+                        const BatchNormParameters& parameters, const Gradients& gradients) = 0;
+};
+
 }  // namespace rondo

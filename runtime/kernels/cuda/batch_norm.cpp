@@ -81,7 +81,7 @@ class CudaBatchNorm final : public BatchNormKernel {
 
 }  // namespace
 
-std::unique_ptr<BatchNormKernel> make_batch_norm(const ContextPtr& context, const BatchNormSpec& spec) {
+void check_batch_norm(const BatchNormSpec& spec) {
   const auto& shape = spec.input.shape;
   require_elements(spec.input, "batch normalization");
   require(shape.rank() == 2 || shape.rank() == 4,
@@ -90,6 +90,10 @@ std::unique_ptr<BatchNormKernel> make_batch_norm(const ContextPtr& context, cons
   require(spec.epsilon > 0.0f && spec.momentum >= 0.0f && spec.momentum <= 1.0f,
           "batch normalization: epsilon {} must be positive and momentum {} in [0, 1]", spec.epsilon,
           spec.momentum);
+}
+
+std::unique_ptr<BatchNormKernel> make_batch_norm(const ContextPtr& context, const BatchNormSpec& spec) {
+  check_batch_norm(spec);
   return std::make_unique<CudaBatchNorm>(context->device, spec);
 }
 

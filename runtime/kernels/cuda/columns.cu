@@ -2,6 +2,7 @@
 //
 // Neighbouring threads take neighbouring channels, so that loads are whole lines; the rows are cut into parts
 // whose partial sums (in float64) are added in order: the same bits in every run.
+#include "runtime/kernels/cuda/column_parts.h"
 #include "runtime/kernels/cuda/element_math.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/loops.h"
@@ -11,40 +12,6 @@ namespace {
 
 constexpr int64_t kFloat = sizeof(float);
 constexpr int64_t kDouble = sizeof(double);
-
-struct Parts {
-  int64_t rows, channels, count;  // of parts
-  int64_t each;                   // rows of a part
-};
-
-Parts cut(int64_t rows, int64_t channels) {
-  const int64_t count = column_parts(rows, channels);
-  return {rows, channels, count, (rows + count - 1) / count};
-}
-
-// Task i is channel i % channels of part i / channels. `Value` gives the terms of one element for up to two
-// sums.
-template <class Value>
-struct ColumnParts {
-  Value value;
-  Parts cut;
-  double* first;
-  double* second;  // null: one sum
-  RONDO_DEVICE void operator()(int64_t i) const {
-    const int64_t part = i / cut.channels, c = i - part * cut.channels;
-    const int64_t begin = part * cut.each, end = begin + cut.each < cut.rows ? begin + cut.each : cut.rows;
-    double a = 0.0, b = 0.0;
-    for (int64_t r = begin; r < end; ++r) value(r * cut.channels + c, c, a, b);
-    first[i] = a;
-    if (second != nullptr) second[i] = b;
-  }
-};
-
-RONDO_DEVICE inline double column_total(const double* parts, const Parts& cut, int64_t c, const Team& team) {
-  double sum = 0.0;
-  for (int64_t p = team.rank(); p < cut.count; p += team.size()) sum += parts[p * cut.channels + c];
-  return team.sum(sum);
-}
 
 template <class T>
 struct Plain {
@@ -96,11 +63,6 @@ struct Statistics {
   }
 };
 
-RONDO_DEVICE inline int64_t column_of(int64_t i, int64_t channels, bool narrow) {
-  return narrow ? static_cast<int64_t>(static_cast<uint32_t>(i) % static_cast<uint32_t>(channels))
-                : i % channels;
-}
-
 template <class T>
 struct Normalize {
   NormArrays norm;
@@ -139,21 +101,6 @@ struct GradientTerms {
     const auto g = static_cast<double>(as_float(dy[i]));
     a += g;
     b += g * static_cast<double>((as_float(x[i]) - norm.mean[c]) * norm.scale[c]);
-  }
-};
-
-// Keeps the totals in the places of the first part.
-struct GradientTotals {
-  Parts cut;
-  double *betas, *gammas;
-  float *d_beta, *d_gamma;
-  RONDO_DEVICE void operator()(int64_t c, const Team& team) const {
-    const double beta = column_total(betas, cut, c, team), gamma = column_total(gammas, cut, c, team);
-    if (team.rank() != 0) return;
-    betas[c] = beta;
-    gammas[c] = gamma;
-    if (d_beta != nullptr) d_beta[c] = static_cast<float>(beta);
-    if (d_gamma != nullptr) d_gamma[c] = static_cast<float>(gamma);
   }
 };
 
@@ -198,8 +145,8 @@ void column_sums(cudaStream_t stream, const T* x, int64_t rows, int64_t channels
 }
 
 template <class T>
-void batch_norm_training(cudaStream_t stream, const NormArrays& norm, const MovingStatistics& moving,
-                         const T* x, T* y) {
+void batch_norm_statistics(cudaStream_t stream, const NormArrays& norm, const MovingStatistics& moving,
+                           const T* x) {
   const Parts split = cut(norm.rows, norm.channels);
   const int64_t tasks = split.count * norm.channels, count = norm.rows * norm.channels;
   const int64_t channels = norm.channels * kFloat;
@@ -212,6 +159,13 @@ void batch_norm_training(cudaStream_t stream, const NormArrays& norm, const Movi
                 reads(moving.variance, channels), writes(norm.mean, channels), writes(norm.scale, channels),
                 writes(moving.mean, channels), writes(moving.variance, channels)},
                Statistics{norm, moving, split, sums, squares});
+}
+
+template <class T>
+void batch_norm_training(cudaStream_t stream, const NormArrays& norm, const MovingStatistics& moving,
+                         const T* x, T* y) {
+  batch_norm_statistics(stream, norm, moving, x);
+  const int64_t count = norm.rows * norm.channels, channels = norm.channels * kFloat;
   launch_elements("batch normalization", stream, count,
                   {reads(norm.mean, channels), reads(norm.scale, channels),
                    reads(norm.gamma, norm.gamma != nullptr ? channels : 0),
@@ -258,6 +212,7 @@ void batch_norm_backward(cudaStream_t stream, const NormArrays& norm, const T* x
 
 #define INSTANTIATE(T)                                                                                       \
   template void column_sums(cudaStream_t, const T*, int64_t, int64_t, double*, float*);                      \
+  template void batch_norm_statistics(cudaStream_t, const NormArrays&, const MovingStatistics&, const T*);   \
   template void batch_norm_training(cudaStream_t, const NormArrays&, const MovingStatistics&, const T*, T*); \
   template void batch_norm_inference(cudaStream_t, const NormArrays&, const float*, const float*, const T*,  \
                                      T*);                                                                    \

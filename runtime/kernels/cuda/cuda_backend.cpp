@@ -34,6 +34,10 @@ class CudaBackend final : public KernelBackend {
   std::unique_ptr<BatchNormKernel> batch_norm(const BatchNormSpec& spec) override {
     return make_batch_norm(context_, spec);
   }
+  bool fuses_norm(DType) const override { return true; }
+  std::unique_ptr<NormReluKernel> norm_relu(const NormReluSpec& spec) override {
+    return make_norm_relu(context_, spec);
+  }
   std::unique_ptr<ActivationKernel> activation(const ActivationFunction& function,
                                                const TensorDesc& desc) override {
     return make_activation(function, desc);

@@ -20,7 +20,10 @@ using ContextPtr = std::shared_ptr<Context>;
 std::unique_ptr<Conv2DKernel> make_conv2d(ContextPtr context, const Conv2DSpec& spec);
 std::unique_ptr<DenseKernel> make_dense(ContextPtr context, const DenseSpec& spec);
 std::unique_ptr<Pool2DKernel> make_pool2d(const ContextPtr& context, const Pool2DSpec& spec);
+// Throws InvalidArgument.
+void check_batch_norm(const BatchNormSpec& spec);
 std::unique_ptr<BatchNormKernel> make_batch_norm(const ContextPtr& context, const BatchNormSpec& spec);
+std::unique_ptr<NormReluKernel> make_norm_relu(const ContextPtr& context, const NormReluSpec& spec);
 std::unique_ptr<ActivationKernel> make_activation(const ActivationFunction& function, const TensorDesc& desc);
 std::unique_ptr<SoftmaxKernel> make_softmax(const TensorDesc& desc);
 std::unique_ptr<DropoutKernel> make_dropout(const ContextPtr& context, const DropoutSpec& spec);

@@ -111,6 +111,10 @@ struct MovingStatistics {
   float momentum = 0.0f;
   float correction = 1.0f;  // of the batch variance
 };
+// Writes norm.mean and norm.scale of the batch, and moves the moving statistics.
+template <class T>
+void batch_norm_statistics(cudaStream_t stream, const NormArrays& norm, const MovingStatistics& moving,
+                           const T* x);
 template <class T>
 void batch_norm_training(cudaStream_t stream, const NormArrays& norm, const MovingStatistics& moving,
                          const T* x, T* y);
@@ -121,6 +125,26 @@ void batch_norm_inference(cudaStream_t stream, const NormArrays& norm, const flo
 template <class T>
 void batch_norm_backward(cudaStream_t stream, const NormArrays& norm, const T* x, const T* dy, T* dx,
                          float* d_gamma, float* d_beta);
+
+// ---- normalization, addition and ReLU (norm_relu.cu): y = max(0, norm(x) + addend); no addend: null
+
+// From norm.mean and norm.scale.
+template <class T>
+void norm_relu(cudaStream_t stream, const NormArrays& norm, const T* x, const T* addend, T* y);
+template <class T>
+void norm_relu_inference(cudaStream_t stream, const NormArrays& norm, const float* mean,
+                         const float* variance, const T* x, const T* addend, T* y);
+template <class T>
+struct NormReluGradients {
+  T* x = nullptr;          // may be dy where there is no addend
+  T* addend = nullptr;     // null where there is none; may be dy
+  float* gamma = nullptr;  // these may be null
+  float* beta = nullptr;
+};
+// `y` is read where there is an addend.
+template <class T>
+void norm_relu_backward(cudaStream_t stream, const NormArrays& norm, const T* x, const T* y, const T* dy,
+                        const NormReluGradients<T>& gradients);
 
 // ---- images (images.cu): (batch, height, width, channels)
 
