@@ -31,6 +31,11 @@ std::string failure_text(ncclResult_t result, const char* call, ncclComm_t comm)
                      says ? said : "");
 }
 
+// A GPU that hangs never lets go: then the aborting thread is left to itself.
+void Link::Shared::await_abort(std::unique_lock<std::mutex>& lock) {
+  aborted.wait_for(lock, kEndDeadline, [this] { return !aborting; });
+}
+
 // Memory that stays registered until it is freed or the communicator ends.
 struct Link::Memory {
   std::shared_ptr<Shared> shared;
@@ -43,7 +48,8 @@ struct Link::Memory {
   Memory& operator=(const Memory&) = delete;
   ~Memory() {
     if (data == nullptr || cudaSetDevice(device) != cudaSuccess) return;
-    const std::lock_guard lock(shared->mutex);
+    std::unique_lock lock(shared->mutex);
+    shared->await_abort(lock);  // kernels may still be on it
     if (registration != nullptr && shared->comm != nullptr) ncclCommDeregister(shared->comm, registration);
     ncclMemFree(data);
   }
@@ -70,7 +76,7 @@ Link::Link(const ncclUniqueId& id, Device& device, const LinkOptions& options)
                 options.size, seconds_text(options.connect_deadline))
           : failure_text(result, "ncclCommInitRankConfig", shared_->comm);
   fail_locked(reason);
-  abort(lock);
+  shared_->await_abort(lock);
   throw PeerError(failure_);
 }
 
@@ -79,7 +85,7 @@ Link::~Link() {
     const std::lock_guard lock(shared_->mutex);
     stop_ = true;
   }
-  changed_.notify_all();
+  stopped_.notify_all();
   watchdog_.join();
   end_in_order();
 }
@@ -102,7 +108,7 @@ void Link::end_in_order() {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
       lock.lock();
     }
-    if (!failure_.empty()) return abort(lock);
+    if (!failure_.empty()) return shared_->await_abort(lock);
     for (const auto& memory : alive) {
       if (shared_->comm == nullptr || memory->registration == nullptr) continue;
       ncclCommDeregister(shared_->comm, std::exchange(memory->registration, nullptr));
@@ -115,7 +121,8 @@ void Link::end_in_order() {
   } catch (const std::exception&) {
     // A device that failed: what is left is to let go.
   }
-  abort(lock);
+  abort_locked();
+  shared_->await_abort(lock);
 }
 
 // Waits until NCCL has done what it began; ncclInProgress when the deadline passed. Releases the lock
@@ -257,26 +264,31 @@ void Link::fail(const std::string& reason) noexcept {
 
 void Link::fail_locked(const std::string& reason) noexcept {
   if (failure_.empty()) failure_ = fmt::format("{}: {}", own_name_, reason);
-  changed_.notify_all();
+  abort_locked();
 }
 
-// NCCL first ends its kernels, then waits for captured work to go: nobody else may be kept waiting meanwhile.
-void Link::abort(std::unique_lock<std::mutex>& lock) noexcept {
+// NCCL first ends its kernels, then waits for captured work to go: nobody may be kept waiting for that.
+void Link::abort_locked() noexcept {
   ncclComm_t comm = std::exchange(shared_->comm, nullptr);
   if (comm == nullptr) return;
-  lock.unlock();
-  ncclCommAbort(comm);
-  lock.lock();
+  shared_->aborting = true;
+  try {
+    std::thread([shared = shared_, comm, device = device_index_] {
+      cudaSetDevice(device);
+      ncclCommAbort(comm);
+      const std::lock_guard lock(shared->mutex);
+      shared->aborting = false;
+      shared->aborted.notify_all();
+    }).detach();
+  } catch (const std::exception&) {  // no thread to be had: the kernels stay, and end with the process
+    shared_->aborting = false;
+  }
 }
 
 void Link::watch() {
   cudaSetDevice(device_index_);
   std::unique_lock lock(shared_->mutex);
-  const auto to_do = [this] { return stop_ || (!failure_.empty() && shared_->comm != nullptr); };
-  for (;;) {
-    changed_.wait_for(lock, kWatchInterval, to_do);
-    if (!failure_.empty()) abort(lock);
-    if (stop_) return;
+  while (!stopped_.wait_for(lock, kWatchInterval, [this] { return stop_; })) {
     if (shared_->comm == nullptr) continue;
     try {
       ncclResult_t state = ncclSuccess;

@@ -69,8 +69,8 @@ class Link {
   // Memory for collectives in place. Any thread may drop the buffer.
   Buffer allocate(int64_t bytes, Stream& stream);
 
-  // The first reason stays. What runs is aborted, by the watchdog: that ends when the last captured work that
-  // holds collectives is gone, which may be the caller's. Any thread.
+  // The first reason stays. What runs is aborted, by a thread that the caller does not wait for: it ends when
+  // the last captured work that holds collectives is gone, which may be the caller's. Any thread.
   void fail(const std::string& reason) noexcept;
 
  private:
@@ -79,12 +79,15 @@ class Link {
   struct Shared {
     std::mutex mutex;           // of everything here
     ncclComm_t comm = nullptr;  // null from an abort on
+    bool aborting = false;
+    std::condition_variable aborted;
+    void await_abort(std::unique_lock<std::mutex>& lock);
   };
 
   void watch();
   ncclResult_t settle(std::unique_lock<std::mutex>& lock, ncclResult_t result, Clock::time_point deadline);
   void fail_locked(const std::string& reason) noexcept;
-  void abort(std::unique_lock<std::mutex>& lock) noexcept;
+  void abort_locked() noexcept;
   std::string overdue(const Flight& flight) const;
   void retire_locked();
   void end_in_order();
@@ -93,7 +96,7 @@ class Link {
   int device_index_;
   std::string own_name_;
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
-  std::condition_variable changed_;
+  std::condition_variable stopped_;
   bool stop_ = false;
   std::string failure_;
   std::vector<std::unique_ptr<Flight>> flights_;  // all there are
