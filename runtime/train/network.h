@@ -17,7 +17,7 @@ struct Batch {
   int64_t rows = 0;
   std::vector<Tensor> inputs;  // each (rows, ...), canonical float32
   Tensor label;                // (rows, ...) as the loss wants it: int32 classes or float32
-  Tensor weights;              // (rows) float32, of the rows' losses; empty: all 1
+  Tensor weights = {};         // (rows) float32, of the rows' losses; empty: all 1
 };
 
 // What a trainer needs from a model. models/graph implements it; so can any other code.
