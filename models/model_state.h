@@ -46,8 +46,8 @@ struct ModelState {
   std::optional<Objective> objective;  // absent: not compiled
   std::unique_ptr<GraphNetwork> network;
   std::unique_ptr<Trainer> trainer;
-  std::vector<const void*> trained_at;  // where the trainer put each weight
-  std::shared_ptr<Layer> as_layer;      // null until the model is called
+  std::vector<const void*> trained_at;              // where the trainer put each weight
+  std::shared_ptr<Layer> as_layer;                  // null until the model is called
   std::optional<OptimizerState> pending_optimizer;  // for the next trainer
 
   OptimizerState read_optimizer() const;

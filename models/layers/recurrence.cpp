@@ -26,7 +26,7 @@ struct Recurrent {
   GateSpec spec;
   int64_t time = 0, features = 0;
   bool sequences = false;
-  bool passes_on = false;  // somebody needs the gradient of the input
+  bool passes_on = false;             // somebody needs the gradient of the input
   DenseKernel* input = nullptr;       // (time rows, features) to the gates
   DenseKernel* state = nullptr;       // (rows, units) to the gates, one time step
   DenseKernel* all_states = nullptr;  // the same for all time steps: the gradients of its weights
