@@ -9,6 +9,8 @@
 #include "models/keras/helper_process.h"
 #include "models/keras/json.h"
 #include "models/keras/keras3_config.h"
+#include "models/keras/new_file.h"
+#include "models/keras/optimizer_layout.h"
 #include "models/keras/training_config.h"
 #include "models/keras/weight_layout.h"
 #include "models/layers/structure.h"
@@ -85,6 +87,10 @@ struct ModelFiles {
   static ConfigValue structure(const Model& model) {
     return structure_config(model.graph(), model.name(), model.state_->sequential);
   }
+  // Null unless the model is compiled.
+  static const OptimizerConfig* optimizer(const Model& model) {
+    return model.state_->objective ? &model.state_->options.optimizer : nullptr;
+  }
   static std::optional<ConfigValue> training(const Model& model) {
     const ModelState& state = *model.state_;
     if (!state.objective) return std::nullopt;
@@ -96,7 +102,7 @@ struct ModelFiles {
 namespace {
 
 Model make_model(const ConfigView& view, uint64_t seed) {
-  const Structure structure = structure_from(view);
+  const Structure structure = structure_from(view, seed);
   try {
     return ModelFiles::from(structure, seed);
   } catch (const InvalidArgument& error) {
@@ -113,7 +119,25 @@ FileContent h5_of(const Model& model) {
     put_text(content.root, "training_config", keras::to_json(*training));
   }
   keras::put_weights(content.root.make_group("model_weights"), model.graph(), model.get_weights());
+  if (const OptimizerConfig* optimizer = ModelFiles::optimizer(model)) {
+    const OptimizerState state = model.optimizer_state();
+    if (state.iterations > 0) {
+      keras::put_optimizer(content.root.make_group("optimizer_weights"), *optimizer, state);
+    }
+  }
   return content;
+}
+
+// The state that goes with the optimizer of a compiled model, where the file has one.
+void load_optimizer(Model& model, const Group& root, const std::string& path) {
+  const Group* group = root.find_group("optimizer_weights");
+  if (group == nullptr || group->attributes.empty()) return;
+  const std::string where = path + ": /optimizer_weights";
+  try {
+    model.set_optimizer_state(keras::take_optimizer(*group, *ModelFiles::optimizer(model), where));
+  } catch (const InvalidArgument& error) {
+    raise<FileError>("{}: {}; the model can be loaded without it: compile = false", where, error.what());
+  }
 }
 
 FileContent archive_of(const Model& model) {
@@ -145,12 +169,9 @@ void compile_as(Model& model, const ConfigView& view) {
 }  // namespace
 
 void Model::save(const std::string& path) const {
-  const Format format = format_of(path, true);
+  check_file_name(path, false);
   ModelFiles::together(*state_, "saving the model", [&](bool writes) {
-    if (!writes) return;
-    const bool archive = format == Format::kArchive;
-    keras::write_file(path, archive ? Container::kZip : Container::kH5,
-                      archive ? archive_of(*this) : h5_of(*this));
+    if (writes) write_model_file(*this, path);
   });
 }
 
@@ -204,8 +225,23 @@ Model load_model(const std::string& path, const LoadModelOptions& options) {
     const std::string place = path + ": training_config";
     const ConfigValue training = keras::parse_json(text_of(content.root, "training_config", path), place);
     compile_as(model, ConfigView(training, place));
+    load_optimizer(model, content.root, path);
   }
   return model;
+}
+
+void write_model_file(const Model& model, const std::string& path) {
+  const bool archive = format_of(path, true) == Format::kArchive;
+  keras::write_file(path, archive ? Container::kZip : Container::kH5,
+                    archive ? archive_of(model) : h5_of(model));
+}
+
+void check_file_name(const std::string& path, bool weights_only) {
+  format_of(path, !weights_only);
+}
+
+void check_can_write(const std::string& path) {
+  const keras::NewFile probe(path);
 }
 
 Model model_from_json(std::string_view json, uint64_t seed) {

@@ -128,8 +128,8 @@ class Model {
   // made from, save and load collectively: the first rank writes, every rank reads, and a failure on one is
   // the same FileError on all. A file is replaced as a whole or not at all.
   //
-  // Structure, weights and how the model is compiled: to .h5 or .hdf5 in the form of tf.keras 2.x, or to a
-  // .keras archive, which has no place for the last. Throws InvalidArgument for other names.
+  // To .h5 or .hdf5, in the form of tf.keras 2.x: structure, weights, how the model is compiled and its
+  // optimizer's state. To a .keras archive: structure and weights. Throws InvalidArgument for other names.
   void save(const std::string& path) const;
   // Weights alone: to .h5 or .hdf5 in the form of tf.keras 2.x, or to .weights.h5 in that of Keras 3.
   void save_weights(const std::string& path) const;

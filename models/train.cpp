@@ -10,9 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "models/files.h"
 #include "models/graph/precision.h"
 #include "models/model.h"
 #include "models/program/data.h"
+#include "models/program/model_files.h"
 #include "models/program/options.h"
 #include "models/program/terminal.h"
 #include "models/zoo/zoo.h"
@@ -31,6 +33,7 @@
 #include "runtime/launch/world.h"
 #include "runtime/train/callbacks/csv_logger.h"
 #include "runtime/train/callbacks/json_lines_logger.h"
+#include "runtime/train/callbacks/model_checkpoint.h"
 #include "runtime/train/callbacks/progress.h"
 #include "runtime/train/callbacks/terminate_on_nan.h"
 
@@ -93,10 +96,6 @@ void print_end(const EndReport& end) {
       sum.peak_memory_bytes >> 20, device);
 }
 
-Model make_model(const ProgramOptions& options, const Shape& input_shape, int64_t classes) {
-  return zoo::make(options.model, input_shape, classes, options.seed);
-}
-
 // Measures what collectives cost, instead of training.
 int tune_collectives(World& world, const std::string& path) {
   world.all_or_none("setting up", [&] {
@@ -131,6 +130,7 @@ int train(World& world, int argc, char** argv) {
     const auto [input_shape, classes] = zoo::preset(options.model);
     data = open_data(options.data, options.validation_split, options.seed,
                      {.input_shape = input_shape, .classes = classes});
+    if (world.rank() == 0) check_outputs(options.files);
   });
   world.device_comm();  // so that the banner names it
   if (world.rank() == 0 && options.progress != ProgressMode::kNone) {
@@ -139,25 +139,38 @@ int train(World& world, int argc, char** argv) {
     std::fflush(stdout);
   }
 
-  Model model = make_model(options, data.train->input_shape(), data.train->classes());
+  std::optional<Model> made;
+  world.all_or_none("making the model",
+                    [&] { made = make_model(options, data.train->input_shape(), data.train->classes()); });
+  Model& model = *made;
   Model parallel = multi_gpu_model(model, world);
   parallel.compile({.optimizer = options.optimizer,
                     .loss = "sparse_categorical_crossentropy",
                     .metrics = {"accuracy"},
                     .buckets = {.bytes = options.bucket_bytes},
                     .precision = options.precision});
+  if (!trains(options.files)) return apply_model(parallel, *data.validation, options, world);
+  std::vector<Callback*> all_callbacks = callbacks->pointers();
+  std::optional<ModelCheckpoint> checkpoint;
+  if (!options.files.checkpoint.empty()) {
+    all_callbacks.push_back(&checkpoint.emplace(ModelCheckpointOptions{
+        .path = options.files.checkpoint,
+        .save = [&](const std::string& path, bool) { write_model_file(model, path); }}));
+  }
   const History history = parallel.fit(*data.train, {.batch_size = options.batch_size,
                                                      .epochs = options.epochs,
                                                      .steps_per_epoch = options.steps_per_epoch,
                                                      .seed = options.seed,
                                                      .validation_data = data.validation.get(),
                                                      .replay_steps = options.replay_steps,
-                                                     .callbacks = callbacks->pointers()});
+                                                     .callbacks = all_callbacks});
   if (world.rank() == 0 && options.progress != ProgressMode::kNone) print_end(history.end);
   world.all_or_none("training", [&] {
     if (history.end.stopped_by.find("TerminateOnNaN") == std::string::npos) return;
     throw NumericError(history.end.stop_reason);
   });
+  if (!options.files.save.empty()) model.save(options.files.save);
+  if (!options.files.save_weights.empty()) model.save_weights(options.files.save_weights);
   return 0;
 }
 
@@ -181,6 +194,10 @@ std::optional<int> answer(ProgramOptions& options, int argc, char** argv) {
       fmt::print("Rondo {}\n{}", version(), parts_of_this_build());
       break;
     case Action::kSummary: {
+      if (!options.files.load.empty()) {
+        fmt::print("{}", load_model(options.files.load, {.compile = false}).summary());
+        break;
+      }
       const auto [input_shape, classes] = zoo::preset(options.model);
       fmt::print("{}", make_model(options, input_shape, classes).summary());
       break;
@@ -195,8 +212,8 @@ std::optional<int> answer(ProgramOptions& options, int argc, char** argv) {
 
 int main(int argc, char** argv) {
   ProgramOptions options;
-  if (const std::optional<int> code = answer(options, argc, argv)) return *code;
   try {
+    if (const std::optional<int> code = answer(options, argc, argv)) return *code;
     start_local_ranks(options.binding, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}: error: {}\n", program_name(argv[0]), error.what());

@@ -241,14 +241,18 @@ void write_file(const std::string& path, Container container, const FileContent&
   Helper helper(file.descriptor(), {.verb = "write", .container = container, .budget = int64_t{1} << 50});
   Wire wire(helper.socket(), kMostText);
   try {
-    if (container == Container::kZip) {
-      wire.send_number(static_cast<int64_t>(Record::kConfig));
-      wire.send_text(content.config_json);
-      wire.send_number(static_cast<int64_t>(Record::kMetadata));
-      wire.send_text(content.metadata_json);
+    try {
+      if (container == Container::kZip) {
+        wire.send_number(static_cast<int64_t>(Record::kConfig));
+        wire.send_text(content.config_json);
+        wire.send_number(static_cast<int64_t>(Record::kMetadata));
+        wire.send_text(content.metadata_json);
+      }
+      send_group(wire, content.root);
+      wire.send_number(static_cast<int64_t>(Record::kEnd));
+    } catch (const WireError&) {
+      // It stopped listening, perhaps after having said why.
     }
-    send_group(wire, content.root);
-    wire.send_number(static_cast<int64_t>(Record::kEnd));
     receive_content(wire);
   } catch (const ToldError& error) {
     raise<FileError>("{}: {}", path, error.what());

@@ -14,8 +14,7 @@ std::string_view module_of(std::string_view key, const Config& object) {
   if (key.ends_with("_regularizer")) return "keras.regularizers";
   if (key.ends_with("_constraint")) return "keras.constraints";
   const std::string* name = object.find("class_name")->as<std::string>();
-  if (name != nullptr && *name == "Functional") return "keras.src.models.functional";
-  if (name != nullptr && *name == "Sequential") return "keras";
+  if (name != nullptr && (*name == "Functional" || *name == "Sequential")) return "keras";
   return "keras.layers";
 }
 
@@ -33,9 +32,10 @@ ConfigValue convert(std::string_view key, const ConfigValue& value) {
     converted.set(entry.key, convert(entry.key, entry.value));
   }
   if (is_object(*config)) {
+    // Keras has no public name for functional models; its Model makes one from the same keys.
     const std::string* name = config->find("class_name")->as<std::string>();
-    const bool functional = name != nullptr && *name == "Functional";  // no public name in Keras
-    converted.set("registered_name", functional ? ConfigValue("Functional") : ConfigValue(nullptr));
+    if (name != nullptr && *name == "Functional") converted.set("class_name", "Model");
+    converted.set("registered_name", nullptr);
   }
   return converted;
 }

@@ -34,15 +34,43 @@ std::string_view last_word(std::string_view name) {
   return name.substr(name.rfind('/') + 1);
 }
 
-// Where the weights of the graph begin that belong to each layer.
-std::unordered_map<const Layer*, size_t> first_weights(const Graph& graph) {
-  std::unordered_map<const Layer*, size_t> first;
-  size_t next = 0;
-  for (const auto& layer : graph.layers()) {
-    first[layer.get()] = next;
-    next += layer->weights().size();
+// A layer's weights with the names that Keras gives them: "dense/kernel".
+struct NamedWeight {
+  std::string name;
+  const Weight* weight = nullptr;
+};
+
+void add_weights(const Layer& layer, const std::string& above, std::vector<NamedWeight>& weights) {
+  if (const Graph* inner = layer.nested()) {
+    for (const auto& each : inner->layers()) add_weights(*each, above + layer.name() + "/", weights);
+    return;
   }
-  return first;
+  for (const auto& weight : layer.weights()) {
+    std::string name = layer.name() + "/" + weight->name;
+    const auto same = [&](const NamedWeight& other) { return other.name == name; };
+    if (std::any_of(weights.begin(), weights.end(), same)) name = above + name;
+    weights.push_back({std::move(name), weight.get()});
+  }
+}
+
+// Keras lists what is trained first. In a layer of its own the weights have that order from the start.
+void part(std::vector<NamedWeight>& weights) {
+  std::stable_partition(weights.begin(), weights.end(),
+                        [](const NamedWeight& weight) { return weight.weight->parameter.trainable; });
+}
+
+std::vector<NamedWeight> weights_of(const Layer& layer) {
+  std::vector<NamedWeight> weights;
+  add_weights(layer, "", weights);
+  if (layer.nested() != nullptr) part(weights);
+  return weights;
+}
+
+// The place of each weight among those of the graph.
+std::unordered_map<const Weight*, size_t> places_of(const Graph& graph) {
+  std::unordered_map<const Weight*, size_t> places;
+  for (const Weight* weight : graph.weights()) places.emplace(weight, places.size());
+  return places;
 }
 
 struct FileWeight {
@@ -84,19 +112,24 @@ class LegacyReader {
   WeightValues by_order() {
     std::vector<const Layer*> mine;
     for (const auto& layer : graph_.layers()) {
-      if (!layer->weights().empty()) mine.push_back(layer.get());
+      if (!weights_of(*layer).empty()) mine.push_back(layer.get());
     }
     const bool nested =
         layers_.size() == 1 && mine.size() > 1 && layers_.front().weights.size() == graph_.weights().size();
     if (nested) {
-      take_nested(layers_.front());
+      std::vector<NamedWeight> in_layers;
+      for (const Layer* layer : mine) add_weights(*layer, "", in_layers);
+      std::vector<NamedWeight> parted = in_layers;
+      part(parted);
+      take_nested(layers_.front(), parted, in_layers,
+                  fmt::format("{}: layer \"{}\", which holds all weights", where_, layers_.front().name));
       return std::move(values_);
     }
     const size_t common = std::min(layers_.size(), mine.size());
     const bool same = layers_.size() == mine.size();
     for (size_t i = 0; i < common; ++i) {
       // Where layers are missing, the first one with other weights tells most.
-      if (!same && layers_[i].weights.size() == mine[i]->weights().size()) continue;
+      if (!same && layers_[i].weights.size() == weights_of(*mine[i]).size()) continue;
       take_layer(layers_[i], *mine[i]);
     }
     if (!same) {
@@ -143,76 +176,89 @@ class LegacyReader {
 
   void take_layer(const FileLayer& from, const Layer& layer) {
     const std::string who = fmt::format("{}: layer \"{}\"", where_, from.name);
-    if (from.weights.size() != layer.weights().size()) {
+    const std::vector<NamedWeight> mine = weights_of(layer);
+    if (from.weights.size() != mine.size()) {
       raise<FileError>("{}: has {} weights in the file; its counterpart, the {}, has {}", who,
-                       from.weights.size(), layer.title(), layer.weights().size());
+                       from.weights.size(), layer.title(), mine.size());
     }
-    size_t next = first_.at(&layer);
-    for (size_t i = 0; i < from.weights.size(); ++i) {
-      values_[next++] = take_weight(from.weights[i], *layer.weights()[i], who);
+    if (layer.nested() != nullptr) {
+      std::vector<NamedWeight> in_layers;
+      add_weights(layer, "", in_layers);
+      take_nested(from, mine, in_layers, who);
+    } else {
+      take_list_of(from, mine, who);
     }
   }
 
-  // All weights in one layer: those that are trained come first, then the others, or layer by layer.
-  void take_nested(const FileLayer& from) {
-    const std::vector<Weight*>& weights = graph_.weights();
-    std::vector<size_t> as_is(weights.size());
-    for (size_t i = 0; i < weights.size(); ++i) as_is[i] = i;
-    std::vector<size_t> parted = as_is;
-    std::stable_partition(parted.begin(), parted.end(), [&](size_t i) { return weights[i]->trainable; });
-    const auto fits = [&](const std::vector<size_t>& order) {
+  void take_list_of(const FileLayer& from, const std::vector<NamedWeight>& mine, const std::string& who) {
+    for (size_t i = 0; i < mine.size(); ++i) {
+      values_[places_.at(mine[i].weight)] = take_weight(from.weights[i], *mine[i].weight, who);
+    }
+  }
+
+  // Many layers' weights in one: those that are trained come first, then the others; or layer by layer.
+  // Shapes alone do not tell a mean from a variance, so names must agree, too.
+  void take_nested(const FileLayer& from, const std::vector<NamedWeight>& parted,
+                   const std::vector<NamedWeight>& in_layers, const std::string& who) {
+    const auto stray = [&](const std::vector<NamedWeight>& order) {
       for (size_t i = 0; i < order.size(); ++i) {
-        const Weight& weight = *weights[order[i]];
-        if (last_word(from.weights[i].name) != last_word(weight.name)) return false;
-        if (from.weights[i].array->shape != extents_of(weight.shape)) return false;
+        if (last_word(from.weights[i].name) != last_word(order[i].name)) return i;
       }
-      return true;
+      return order.size();
     };
-    const std::vector<size_t>& order = !fits(parted) && fits(as_is) ? as_is : parted;
-    const std::string who = fmt::format("{}: layer \"{}\", which holds all weights", where_, from.name);
-    for (size_t i = 0; i < order.size(); ++i) {
-      const Weight& weight = *weights[order[i]];
-      if (last_word(from.weights[i].name) != last_word(weight.name)) {
-        raise<FileError>("{}: weight {} is \"{}\"; the model's is \"{}\"", who, i, from.weights[i].name,
-                         weight.parameter.name);
-      }
-      values_[order[i]] = take_weight(from.weights[i], weight, who);
+    if (const size_t i = stray(parted); i == parted.size()) {
+      take_list_of(from, parted, who);
+    } else if (stray(in_layers) == in_layers.size()) {
+      take_list_of(from, in_layers, who);
+    } else {
+      raise<FileError>("{}: weight {} is \"{}\"; the model's is \"{}\"", who, i, from.weights[i].name,
+                       parted[i].name);
     }
   }
 
   const Graph& graph_;
   std::string where_;
   std::vector<FileLayer> layers_;
-  std::unordered_map<const Layer*, size_t> first_ = first_weights(graph_);
+  std::unordered_map<const Weight*, size_t> places_ = places_of(graph_);
   WeightValues values_;
 };
 
-WeightValues take_keras3(const Group& layers, const Graph& graph, const std::string& where) {
-  WeightValues values;
+// visit(path, variants, layer, weight) for the weights of all layers in the layout of Keras 3: `path` is the
+// layer's group, `variants` what the array may be called in it; and finish(path, next, layer) for each layer.
+template <class Visit, class Finish>
+void walk_keras3(const std::string& above, const Graph& graph, const Visit& visit, const Finish& finish) {
   ClassNames names;
   for (const auto& layer : graph.layers()) {
-    const std::string path = names.next(layer->class_name());
+    const std::string path = above + names.next(layer->class_name());
+    if (const Graph* inner = layer->nested()) {
+      walk_keras3(path + "/layers/", *inner, visit, finish);
+      continue;
+    }
     VariablePlaces places(*layer);
-    for (const auto& weight : layer->weights()) {
-      const auto place = places.next(weight->name);
-      const StoredArray* array = nullptr;
-      std::string at;
-      for (const std::string& variant : place) {
-        at = path + "/" + variant;
-        array = layers.find_array(at);
-        if (array != nullptr) break;
-      }
-      const std::string who = fmt::format("{}/{}", where, path);
-      if (array == nullptr) {
-        raise<FileError>("{}/{}: is missing; the {} needs it for its weight \"{}\"", where,
-                         path + "/" + place.front(), layer->title(), weight->name);
-      }
-      values.push_back(take_weight({at, array}, *weight, who));
-    }
-    if (const std::string more = path + "/" + places.next("").front(); layers.find_array(more) != nullptr) {
-      raise<FileError>("{}/{}: is one weight more than the {} has", where, more, layer->title());
-    }
+    for (const auto& weight : layer->weights()) visit(path, places.next(weight->name), *layer, *weight);
+    finish(path, places.next("").front(), *layer);
   }
+}
+
+WeightValues take_keras3(const Group& layers, const Graph& graph, const std::string& where) {
+  WeightValues values(graph.weights().size());
+  const auto places = places_of(graph);
+  const auto visit = [&](const std::string& path, const std::vector<std::string>& variants,
+                         const Layer& layer, const Weight& weight) {
+    for (const std::string& variant : variants) {
+      const std::string at = path + "/" + variant;
+      const StoredArray* array = layers.find_array(at);
+      if (array == nullptr) continue;
+      values[places.at(&weight)] = take_weight({at, array}, weight, fmt::format("{}/{}", where, path));
+      return;
+    }
+    raise<FileError>("{}/{}/{}: is missing; the {} needs it for its weight \"{}\"", where, path,
+                     variants.front(), layer.title(), weight.name);
+  };
+  walk_keras3("", graph, visit, [&](const std::string& path, const std::string& next, const Layer& layer) {
+    if (layers.find_array(path + "/" + next) == nullptr) return;
+    raise<FileError>("{}/{}/{}: is one weight more than the {} has", where, path, next, layer.title());
+  });
   return values;
 }
 
@@ -221,14 +267,14 @@ WeightValues take_keras3(const Group& layers, const Graph& graph, const std::str
 void put_weights(Group& group, const Graph& graph, WeightValues values) {
   RONDO_CHECK(values.size() == graph.weights().size());
   std::vector<std::string> layer_names;
-  size_t next = 0;
+  const auto places = places_of(graph);
   for (const auto& layer : graph.layers()) {
     layer_names.push_back(layer->name());
     Group& inner = group.make_group(layer->name());
     std::vector<std::string> names;
-    for (const auto& weight : layer->weights()) {
-      names.push_back(fmt::format("{}/{}:0", layer->name(), weight->name));
-      inner.put_array(names.back(), stored(*weight, std::move(values[next++])));
+    for (const auto& [name, weight] : weights_of(*layer)) {
+      names.push_back(name + ":0");
+      inner.put_array(names.back(), stored(*weight, std::move(values[places.at(weight)])));
     }
     put_list(inner, "weight_names", names);
   }
@@ -239,19 +285,17 @@ void put_weights(Group& group, const Graph& graph, WeightValues values) {
 
 void put_weights_keras3(Group& group, const Graph& graph, WeightValues values) {
   RONDO_CHECK(values.size() == graph.weights().size());
-  ClassNames names;
   Group& layers = group.make_group("layers");
   group.make_group("vars");  // of the model itself
-  size_t next = 0;
-  for (const auto& layer : graph.layers()) {
-    const std::string path = names.next(layer->class_name());
-    layers.make_group(path + "/vars");
-    VariablePlaces places(*layer);
-    for (const auto& weight : layer->weights()) {
-      layers.put_array(path + "/" + places.next(weight->name).front(),
-                       stored(*weight, std::move(values[next++])));
-    }
-  }
+  const auto places = places_of(graph);
+  walk_keras3(
+      "", graph,
+      [&](const std::string& path, const std::vector<std::string>& variants, const Layer&,
+          const Weight& weight) {
+        layers.put_array(path + "/" + variants.front(),
+                         stored(weight, std::move(values[places.at(&weight)])));
+      },
+      [&](const std::string& path, const std::string&, const Layer&) { layers.make_group(path + "/vars"); });
 }
 
 WeightValues take_weights(const Group& root, const Graph& graph, const std::string& where, Match match) {

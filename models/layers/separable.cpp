@@ -70,8 +70,8 @@ void set_window(Config& config, const Options& options) {
   config.set("strides", options.strides);
   config.set("padding", options.padding);
   config.set("data_format", "channels_last");
+  // tf.keras also writes groups, always 1, which Keras 3 refuses.
   config.set("dilation_rate", options.dilation_rate);
-  config.set("groups", 1);
 }
 
 template <class Options>

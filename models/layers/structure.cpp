@@ -7,6 +7,7 @@
 
 #include "models/graph/config.h"
 #include "models/graph/graph.h"
+#include "models/graph/nested.h"
 #include "models/layers/call_list.h"
 #include "models/layers/config_parts.h"
 #include "models/layers/registry.h"
@@ -103,6 +104,7 @@ ConfigValue sequential_config(const Graph& graph, const std::string& name) {
 
 constexpr size_t kMostLayers = 10'000;
 constexpr size_t kMostCalls = 20'000;
+constexpr int64_t kMostNestedCalls = 100'000;
 constexpr int64_t kMostInSample = int64_t{1} << 31;
 constexpr int64_t kMostInWeight = int64_t{1} << 36;
 
@@ -136,9 +138,49 @@ SymbolicTensor call(const std::shared_ptr<Layer>& layer, const std::vector<Symbo
   }
 }
 
-std::shared_ptr<Layer> read_layer(const ConfigView& entry) {
+// A model in a model.
+class InnerModel final : public NestedModel {
+ public:
+  InnerModel(const Structure& structure, std::shared_ptr<const Graph> graph, int64_t calls)
+      : NestedModel(structure.name, structure.sequential, std::move(graph)), calls_(calls) {}
+  // Calls of layers that one call of this one stands for.
+  int64_t calls() const { return calls_; }
+  Config config() const override {
+    const ConfigValue whole = structure_config(*nested(), name(), class_name() == "Sequential");
+    return *whole.as<Config>()->find("config")->as<Config>();
+  }
+
+ private:
+  int64_t calls_;
+};
+
+int64_t calls_of(const Layer& layer) {
+  const auto* inner = dynamic_cast<const InnerModel*>(&layer);
+  return inner == nullptr ? 1 : inner->calls();
+}
+
+// Models in models multiply calls: a short text could stand for more than fit into any memory.
+void add_calls_of(const Layer& layer, int64_t& calls, const std::string& where) {
+  calls += calls_of(layer);
+  if (calls > kMostNestedCalls) {
+    raise<FileError>("{}: the model has more than 100000 calls of layers, nested models included", where);
+  }
+}
+
+std::shared_ptr<Layer> read_layer(const ConfigView& entry, uint64_t seed) {
   const ConfigObject object = read_object(entry);
-  return layer_from_config(object.class_name, object.config);
+  if (!is_model_class(object.class_name)) return layer_from_config(object.class_name, object.config);
+  Structure structure = structure_from(entry, seed);
+  try {
+    auto graph = std::make_shared<const Graph>(structure.inputs, structure.outputs, seed);
+    int64_t calls = 0;
+    for (const auto& node : graph->nodes()) add_calls_of(*node->layer, calls, entry.where());
+    auto layer = std::make_shared<InnerModel>(structure, std::move(graph), calls);
+    if (object.config.is_config() && !object.config.boolean("trainable", true)) layer->set_trainable(false);
+    return layer;
+  } catch (const InvalidArgument& error) {
+    raise<FileError>("{}: {}", entry.where(), error.what());
+  }
 }
 
 // The shape of the samples where no Input says it: in the first layer or, of a model built by its first
@@ -153,23 +195,26 @@ Shape first_shape(const ConfigView& config, const std::vector<ConfigView>& layer
   return built->sample_shape();
 }
 
-Structure read_sequential(const ConfigView& config) {
+Structure read_sequential(const ConfigView& config, uint64_t seed) {
   // Keras before 2.2.3 wrote the list of layers alone.
   const auto layers = config.is_list() ? config.list() : config["layers"].list();
   if (layers.empty() || layers.size() > kMostLayers) config.fail("a model of 1 to 10000 layers");
   Structure structure{.name = config.is_list() ? "" : config.string("name", ""), .sequential = true};
   size_t next = 0;
   if (layers.front()["class_name"].string() == "InputLayer") {
-    structure.inputs = {input_tensor(read_layer(layers[next++]))};
+    structure.inputs = {input_tensor(read_layer(layers[next++], seed))};
   } else {
     structure.inputs = {input_tensor(std::make_shared<InputLayer>("", first_shape(config, layers)))};
   }
   SymbolicTensor last = structure.inputs.front();
+  int64_t calls = 0;
   for (; next < layers.size(); ++next) {
     if (layers[next]["class_name"].string() == "InputLayer") {
       raise<FileError>("{}: an InputLayer stands behind other layers", layers[next].where());
     }
-    last = call(read_layer(layers[next]), {last}, layers[next].where());
+    const auto layer = read_layer(layers[next], seed + next + 1);
+    add_calls_of(*layer, calls, layers[next].where());
+    last = call(layer, {last}, layers[next].where());
   }
   structure.outputs = {last};
   return structure;
@@ -178,7 +223,7 @@ Structure read_sequential(const ConfigView& config) {
 // The layers of a functional model, called in an order in which every input is there.
 class FunctionalReader {
  public:
-  explicit FunctionalReader(const ConfigView& config) : config_(config) {}
+  FunctionalReader(const ConfigView& config, uint64_t seed) : config_(config), seed_(seed) {}
 
   Structure read() {
     const auto entries = config_["layers"].list();
@@ -210,7 +255,7 @@ class FunctionalReader {
   };
 
   void add_layer(const ConfigView& entry) {
-    auto layer = read_layer(entry);
+    auto layer = read_layer(entry, seed_ + entries_.size() + 1);
     const std::string name = entry.string("name", layer->name());
     layer->set_name(name);
     if (name.empty()) raise<FileError>("{}: a layer of a functional model needs a name", entry.where());
@@ -307,6 +352,7 @@ class FunctionalReader {
         pending.output = input_tensor(layer);
       } else {
         if (inputs.empty()) raise<FileError>("{}: a call without an input", pending.where);
+        add_calls_of(*layer, nested_calls_, pending.where);
         pending.output = call(layer, inputs, pending.where);
       }
       for (const size_t reader : pending.readers) {
@@ -328,6 +374,8 @@ class FunctionalReader {
   }
 
   const ConfigView& config_;
+  uint64_t seed_;
+  int64_t nested_calls_ = 0;
   std::vector<Entry> entries_;
   std::unordered_map<std::string, size_t> by_name_;
   std::vector<PendingCall> calls_;
@@ -340,11 +388,11 @@ ConfigValue structure_config(const Graph& graph, const std::string& name, bool s
   return Config{{"class_name", "Functional"}, {"config", FunctionalWriter(graph).write(name)}};
 }
 
-Structure structure_from(const ConfigView& view) {
+Structure structure_from(const ConfigView& view, uint64_t seed) {
   const std::string& class_name = view["class_name"].string();
   const ConfigView config = view["config"];
-  if (class_name == "Sequential") return read_sequential(config);
-  if (class_name == "Functional" || class_name == "Model") return FunctionalReader(config).read();
+  if (class_name == "Sequential") return read_sequential(config, seed);
+  if (class_name == "Functional" || class_name == "Model") return FunctionalReader(config, seed).read();
   raise<FileError>("{}: is \"{}\"; models of class Sequential, Functional and Model can be read",
                    view["class_name"].where(), class_name);
 }

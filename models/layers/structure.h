@@ -1,6 +1,7 @@
 // A model's structure as Keras' configuration, and back.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ ConfigValue structure_config(const Graph& graph, const std::string& name, bool s
 // first layer. Throws FileError with the way to what is wrong: unknown classes or layers, calls in a circle,
 // shapes that do not fit, sizes beyond 2^31 elements a sample or 2^36 a weight, more than 10,000 layers or
 // 20,000 calls. Layers with several outputs are not supported.
-Structure structure_from(const ConfigView& view);
+// Models in models become layers (see nested.h) whose fresh weights come from `seed`; altogether they may
+// have 100,000 calls of layers.
+Structure structure_from(const ConfigView& view, uint64_t seed = 0);
 
 }  // namespace rondo

@@ -8,6 +8,7 @@
 #include <cxxopts.hpp>
 #include <limits>
 
+#include "models/files.h"
 #include "models/zoo/zoo.h"
 #include "runtime/base/error.h"
 #include "runtime/launch/gpus.h"
@@ -40,7 +41,10 @@ cxxopts::Options make_parser() {
       ("validation-split",
        "hold out this part of the training data, its last samples, instead of validating on "
        "the test samples",
-       text("0"), "FRACTION");
+       text("0"), "FRACTION")  //
+      ("load", "the model from FILE (.h5 or .keras, also of Keras) instead of --model", optional(),
+       "FILE")  //
+      ("load-weights", "the model's weights from FILE", optional(), "FILE");
   parser.add_options("Training")                                                                        //
       ("epochs", "passes over the data", text("3"), "N")                                                //
       ("batch-size", "samples of a step, over all ranks", text("64"), "N")                              //
@@ -74,7 +78,16 @@ cxxopts::Options make_parser() {
        optional(), "FILE")  //
       ("collectives", "choose their algorithms by such a FILE; else by $RONDO_COLLECTIVES, else by guesses",
        optional(), "FILE");
-  parser.add_options("Output")                                                         //
+  parser.add_options("Output")                                                                     //
+      ("save", "write the trained model to FILE (.h5, .hdf5, .keras)", optional(), "FILE")         //
+      ("save-weights", "write its weights to FILE (.h5, .hdf5, .weights.h5)", optional(), "FILE")  //
+      ("checkpoint",
+       "write the model to FILE after every epoch; {epoch}, {val_loss:.2f} and the like are filled in",
+       optional(), "FILE")                                                                   //
+      ("evaluate", "print loss and accuracy on the validation samples instead of training")  //
+      ("predict", "write the outputs for the validation samples to FILE (.npy) instead of training",
+       optional(),
+       "FILE")                                                                         //
       ("progress", "auto, bar, lines, none", text("auto"), "P")                        //
       ("log-jsonl", "write an object per step and epoch to FILE", optional(), "FILE")  //
       ("log-csv", "write a line per epoch to FILE", optional(), "FILE");
@@ -154,6 +167,28 @@ OptimizerConfig read_optimizer(const Values& values) {
   return config;
 }
 
+ModelFileOptions read_files(const Values& values) {
+  ModelFileOptions files{.load = values.text("load"),
+                         .load_weights = values.text("load-weights"),
+                         .save = values.text("save"),
+                         .save_weights = values.text("save-weights"),
+                         .checkpoint = values.text("checkpoint"),
+                         .evaluate = values.flag("evaluate"),
+                         .predict = values.text("predict")};
+  require(files.load.empty() || !values.flag("model"), "--load brings its model along; leave --model out");
+  const bool trains = !files.evaluate && files.predict.empty();
+  require(trains || !files.load.empty() || !files.load_weights.empty(),
+          "--evaluate and --predict need a trained model: give --load or --load-weights");
+  require(trains || (files.checkpoint.empty() && values.text("log-jsonl").empty()),
+          "--evaluate and --predict take the place of training: leave --checkpoint and --log-jsonl out");
+  require(files.predict.empty() || files.predict.ends_with(".npy"),
+          "--predict is \"{}\"; it takes a name that ends with .npy", files.predict);
+  if (!files.save.empty()) check_file_name(files.save, false);
+  if (!files.checkpoint.empty()) check_file_name(files.checkpoint, false);
+  if (!files.save_weights.empty()) check_file_name(files.save_weights, true);
+  return files;
+}
+
 std::vector<Fact> facts_of(const Values& values, const cxxopts::Options& parser) {
   std::vector<Fact> facts;
   for (const std::string& group : parser.groups()) {
@@ -208,6 +243,7 @@ ProgramOptions read(const Values& values) {
   options.tune_collectives = values.text("tune-collectives");
   require(options.collectives.empty() || options.tune_collectives.empty(),
           "--tune-collectives writes a file and --collectives reads one; give one of them");
+  options.files = read_files(values);
   options.log_jsonl = values.text("log-jsonl");
   options.log_csv = values.text("log-csv");
   require(options.log_csv.empty() || options.log_csv != options.log_jsonl,

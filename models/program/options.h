@@ -15,6 +15,17 @@ namespace rondo {
 
 enum class Action : uint8_t { kTrain, kHelp, kVersion, kCheckBuild, kSummary };
 
+// What is read from and written to files of models; empty: nothing.
+struct ModelFileOptions {
+  std::string load;  // the model comes from here
+  std::string load_weights;
+  std::string save;
+  std::string save_weights;
+  std::string checkpoint;  // after every epoch
+  bool evaluate = false;   // instead of training
+  std::string predict;     // a .npy file for the outputs, instead of training
+};
+
 struct ProgramOptions {
   Action action = Action::kTrain;
 
@@ -34,6 +45,8 @@ struct ProgramOptions {
   int64_t bucket_bytes = 0;
   std::string collectives;       // a file with what they cost; empty: none
   std::string tune_collectives;  // the file to write; empty: train
+
+  ModelFileOptions files;
 
   std::string log_jsonl;  // empty: none
   std::string log_csv;

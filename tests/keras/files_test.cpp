@@ -261,6 +261,18 @@ TEST(Structure, ErrorsNameThePlace) {
   expect(functional(many), "1 to 10000 layers");
 }
 
+TEST(Structure, BoundsModelsInModels) {
+  std::string inner = R"({"class_name":"Sequential","config":{"name":"m","layers":[)"
+                      R"({"class_name":"Flatten","config":{"name":"f","batch_input_shape":[null,2]}}]}})";
+  for (int i = 0; i < 20; ++i) {
+    std::string outer = R"({"class_name":"Sequential","config":{"name":"m)" + std::to_string(i) +
+                        R"(","build_input_shape":[null,2],"layers":[)";
+    inner = outer + inner + "," + inner + "]}}";
+    if (inner.size() > 1'000'000) break;
+  }
+  EXPECT_THROW(model_from_json(inner), FileError);
+}
+
 TEST(Structure, ReadsKerasTwoTwo) {
   // As Keras 2.2 wrote it: no Input, initializers by their parameters, a list of layers alone.
   const Model model = model_from_json(

@@ -7,6 +7,7 @@
 #include "models/layers/convolution.h"
 #include "models/layers/core.h"
 #include "models/model.h"
+#include "models/optimizer_state.h"
 #include "runtime/base/error.h"
 #include "runtime/data/array_source.h"
 #include "tests/keras/golden.h"
@@ -84,7 +85,10 @@ TEST_P(Golden, SurvivesOurOwnFiles) {
 INSTANTIATE_TEST_SUITE_P(Models, Golden,
                          testing::Values(Case{"mlp", "tf"}, Case{"mlp", "k3"}, Case{"chain_of_images", "tf"},
                                          Case{"chain_of_images", "k3"}, Case{"graph", "tf"},
-                                         Case{"graph", "k3"}),
+                                         Case{"graph", "k3"}, Case{"separable", "tf"},
+                                         Case{"separable", "k3"}, Case{"lstm", "tf"}, Case{"lstm", "k3"},
+                                         Case{"gru", "tf"}, Case{"gru", "k3"}, Case{"attention", "tf"},
+                                         Case{"attention", "k3"}, Case{"nested", "tf"}, Case{"nested", "k3"}),
                          [](const auto& each) {
                            return std::string(each.param.model) + "_" + each.param.dialect;
                          });
@@ -123,6 +127,65 @@ TEST(GoldenWeights, ByName) {
   EXPECT_EQ(after[2], before[2]);
   EXPECT_THAT([&] { part.load_weights(golden("mlp.tf.only.h5"), {.by_name = true}); },
               ThrowsMessage<FileError>(HasSubstr("no layer with weights has the name")));
+}
+
+struct Training {
+  const char* name;
+  OptimizerConfig optimizer;
+};
+
+// Full batches in order, so that every number follows from the update rule, the layers and the loss.
+TEST(GoldenTraining, ThreeStepsOfEachOptimizer) {
+  const std::vector<Training> all{
+      {"sgd", SGD{.learning_rate = 0.1}},
+      {"sgd_momentum", SGD{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true}},
+      {"rmsprop", RMSprop{.learning_rate = 0.01}},
+      {"adam", Adam{.learning_rate = 0.01}}};
+  for (const auto& [name, optimizer] : all) {
+    const GoldenArrays run(std::string("train_") + name + ".h5");
+    const ArraySource source(
+        {.input_shape = {5}, .input = run.values("x"), .label_shape = {3}, .labels = run.values("y")});
+    Model model = load_model(golden("trained_adam.tf.h5"), {.compile = false});
+    model.set_weights(run.list("before"));
+    model.compile({.optimizer = optimizer, .loss = "categorical_crossentropy"});
+    const History history = model.fit(source, {.batch_size = 12, .epochs = 3, .shuffle = false});
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_NEAR(history.at("loss")[i], static_cast<double>(run.values("losses")[i]), 1e-5) << name;
+    }
+    const auto after = model.get_weights();
+    const auto wanted = run.list("after");
+    ASSERT_EQ(after.size(), wanted.size());
+    for (size_t i = 0; i < after.size(); ++i) {
+      EXPECT_THAT(after[i], Pointwise(FloatNear(1e-5f), wanted[i])) << name << ", weight " << i;
+    }
+  }
+}
+
+// Saved by Keras after two steps; ours is the third one, with the optimizer's state of the first two.
+TEST(GoldenTraining, GoesOnWhereKerasStopped) {
+  const test::Folder folder;
+  for (const std::string name : {"adam", "sgd_momentum", "rmsprop"}) {
+    const GoldenArrays run("train_" + name + ".h5");
+    const ArraySource source(
+        {.input_shape = {5}, .input = run.values("x"), .label_shape = {3}, .labels = run.values("y")});
+    const auto expect_third_step = [&](Model& model) {
+      const History history = model.fit(source, {.batch_size = 12, .shuffle = false});
+      EXPECT_NEAR(history.at("loss")[0], static_cast<double>(run.values("losses")[2]), 1e-5) << name;
+      const auto after = model.get_weights();
+      const auto wanted = run.list("after");
+      for (size_t i = 0; i < after.size(); ++i) {
+        EXPECT_THAT(after[i], Pointwise(FloatNear(1e-5f), wanted[i])) << name << ", weight " << i;
+      }
+    };
+    Model model = load_model(golden("trained_" + name + ".tf.h5"));
+    model.save(folder.file("again.h5"));
+    expect_third_step(model);
+    Model again = load_model(folder.file("again.h5"));
+    EXPECT_EQ(again.optimizer_state().iterations, 2);
+    expect_third_step(again);
+    again.save(folder.file("after.h5"));
+    EXPECT_EQ(load_model(folder.file("after.h5")).optimizer_state().iterations, 3);
+  }
 }
 
 TEST(GoldenTraining, CompilesAsTheFileSays) {
