@@ -61,7 +61,7 @@ void ModelCheckpoint::consider(const Logs& logs, int64_t batch) {
   }
   const std::string path = path_of(logs, batch);
   control_->merge_statistics();
-  if (run_.rank == 0) options_.save(path, options_.save_weights_only);
+  options_.save(path, options_.save_weights_only);
 }
 
 std::string ModelCheckpoint::path_of(const Logs& logs, int64_t batch) const {

@@ -19,12 +19,18 @@ struct ModelCheckpointOptions {
   MonitorMode mode = MonitorMode::kAuto;  // auto: larger is better when the name contains acc
   int64_t save_every_steps = 0;  // 0: after each epoch; else after so many steps, which epochs do not reset
   std::optional<double> initial_value_threshold = {};  // only what is better is saved as best
-  // Writes the model, on rank 0; throws FileError when it cannot.
+  // Writes the model; throws FileError when it cannot. Called on every rank at the same time, as Model::save
+  // wants it: what writes by itself does so on one rank only.
   std::function<void(const std::string& path, bool weights_only)> save = {};
 };
 
-// Saves the model while it is trained: tf.keras' ModelCheckpoint. Runs on every rank, which decide alike, and
-// rank 0 writes. On devices that work by themselves, a file that a step saves may hold a few steps more.
+// Saves the model while it is trained: tf.keras' ModelCheckpoint. Runs on every rank, which decide alike. On
+// devices that work by themselves, a file that a step saves may hold a few steps more.
+//
+//   const auto save = [&](const std::string& path, bool weights_only) {
+//     weights_only ? model.save_weights(path) : model.save(path);
+//   };
+//   ModelCheckpoint checkpoint({.path = "best.h5", .save_best_only = true, .save = save});
 class ModelCheckpoint : public Callback {
  public:
   // Throws InvalidArgument without path or save function and for negative numbers.
