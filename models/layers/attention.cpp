@@ -45,6 +45,8 @@ class MultiHeadAttentionLayer final : public Layer {
     for (const char* key : {"activity_regularizer", "kernel_constraint", "bias_constraint"}) {
       config.set(key, nullptr);
     }
+    // tf.keras asks for them, and finds out by itself where they are null.
+    for (const char* key : {"query_shape", "key_shape", "value_shape"}) config.set(key, nullptr);
     return config;
   }
 

@@ -57,7 +57,7 @@ class RecurrentLayer : public Layer {
   Config recurrent_config() const {
     Config config = Layer::config();
     config.set("return_sequences", options_.return_sequences);
-    for (const char* key : {"return_state", "go_backwards", "stateful", "unroll", "time_major"}) {
+    for (const char* key : {"return_state", "go_backwards", "stateful", "unroll"}) {
       config.set(key, false);
     }
     config.set("units", options_.units);

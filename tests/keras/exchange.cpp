@@ -24,7 +24,7 @@ using namespace rondo;
 Shape input_of(const std::string& name) {
   if (name == "mlp" || name == "cnn" || name == "lenet5") return {28, 28, 1};
   if (name == "xception" || name == "inception_v3") return {75, 75, 3};
-  if (name == "transformer" || name == "lstm_classifier") return {16};
+  if (name == "transformer" || name == "lstm_classifier") return {12, 8};
   return {32, 32, 3};
 }
 

@@ -1,7 +1,8 @@
 """Exchanges files with real Keras in both directions and compares predictions.
 
-usage: exchange.py PROGRAM GOLDEN RESULTS
-PROGRAM is keras_exchange, GOLDEN the folder of the golden files, RESULTS the Markdown file to write.
+usage: exchange.py PROGRAM GOLDEN RESULTS [models]
+PROGRAM is keras_exchange, GOLDEN the folder of the golden files, RESULTS the Markdown file to write; models, by
+default all, are names of the zoo and of models.py.
 """
 import datetime
 import os
@@ -20,6 +21,7 @@ import tf_keras
 import models
 
 program, golden, results = sys.argv[1:4]
+chosen = sys.argv[4:]
 TOLERANCE = 1e-5
 rows, failures = [], 0
 
@@ -88,6 +90,8 @@ APPLICATIONS = {"xception": ("Xception", 75), "resnet50": ("ResNet50", 32), "vgg
 
 def keras_in_ours(folder):
     for name, (cls, size) in APPLICATIONS.items():
+        if chosen and name not in chosen:
+            continue
         for label, k in (("tf_keras", tf_keras), ("keras", keras)):
             k.backend.clear_session()
             rng = np.random.default_rng(1)
@@ -108,7 +112,9 @@ def keras_in_ours(folder):
 
 
 def golden_in_ours(folder):
-    for name in models.ALL:
+    for name in chosen or models.ALL:
+        if name not in models.ALL:
+            continue
         for dialect, label in (("tf", "tf_keras"), ("k3", "keras")):
             io = os.path.join(golden, f"{name}.{dialect}.io.h5")
             for ending in (".h5", ".keras"):
@@ -120,7 +126,8 @@ def golden_in_ours(folder):
 with tempfile.TemporaryDirectory() as folder:
     names = [line.split()[0] for line in run("names").splitlines()]
     for name in names:
-        ours_in_keras(name, folder)
+        if not chosen or name in chosen:
+            ours_in_keras(name, folder)
     keras_in_ours(folder)
     golden_in_ours(folder)
 
