@@ -121,7 +121,7 @@ TEST(Model, RefusesWhatDoesNotFit) {
   const SyntheticSource other({.size = 10, .input_shape = {10, 12, 1}, .classes = 4});
   EXPECT_THAT([&] { model.fit(other); },
               ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("(12, 12, 1)"), HasSubstr("(10, 12, 1)"))));
-  EXPECT_THROW(model.fit(small_data(), {.batch_size = 0}), InvalidArgument);
+  EXPECT_THROW(model.fit(small_data(), {.batch_size = -1}), InvalidArgument);
   EXPECT_THROW(model.fit(small_data(), {.epochs = -1}), InvalidArgument);
   EXPECT_THROW(model.fit(small_data(), {.validation_split = 1.5}), InvalidArgument);
   model.compile({.optimizer = SGD{}, .loss = "categorical_crossentropy"});
