@@ -91,7 +91,7 @@ std::unique_ptr<CapturedWork> StepReplay::record(const std::function<void()>& qu
 
 void StepReplay::give_up() {
   on_ = false;
-  state_.stream->synchronize();  // before what runs goes
+  if (!places_.empty()) state_.stream->synchronize();  // before what runs goes
   places_.clear();
 }
 
