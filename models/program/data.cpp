@@ -1,6 +1,8 @@
 #include "models/program/data.h"
 
+#include <charconv>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -12,17 +14,31 @@
 namespace rondo {
 namespace {
 
-// As large as Fashion-MNIST. One source for both parts: they must have the same classes.
-ProgramData synthetic_data(SyntheticOptions options, uint64_t seed) {
-  constexpr int64_t kTrain = 60000;
-  constexpr int64_t kValidation = 10000;
-  options.size = kTrain + kValidation;
+constexpr std::string_view kSynthetic = "synthetic";
+constexpr int64_t kTrainSamples = 60000;  // Fashion-MNIST's, which has 10000 more to validate on
+
+// One source for both parts: they must have the same classes.
+ProgramData synthetic_data(SyntheticOptions options, uint64_t seed, int64_t samples = kTrainSamples) {
+  const int64_t validation = (samples + 5) / 6;
+  options.size = samples + validation;
   options.seed = seed;
   const auto all = std::make_shared<SyntheticSource>(options);
   ProgramData data;
-  data.train = std::make_shared<SubsetSource>(all, 0, kTrain, "synthetic (train)");
-  data.validation = std::make_shared<SubsetSource>(all, kTrain, kValidation, "synthetic (validation)");
+  data.train = std::make_shared<SubsetSource>(all, 0, samples, "synthetic (train)");
+  data.validation = std::make_shared<SubsetSource>(all, samples, validation, "synthetic (validation)");
   return data;
+}
+
+// N of "synthetic:N".
+int64_t synthetic_samples(std::string_view name) {
+  name.remove_prefix(kSynthetic.size());
+  if (name.empty()) return kTrainSamples;
+  int64_t samples = 0;
+  const char* const end = name.data() + name.size();
+  const auto [next, error] = std::from_chars(name.data() + 1, end, samples);
+  require(error == std::errc() && next == end && samples > 0 && samples <= int64_t{1} << 40,
+          "--data synthetic{}: behind the colon stands a number of samples, such as synthetic:1000", name);
+  return samples;
 }
 
 ProgramData idx_data(const std::filesystem::path& directory) {
@@ -31,7 +47,9 @@ ProgramData idx_data(const std::filesystem::path& directory) {
 }
 
 ProgramData named_data(const std::string& name, uint64_t seed, const SyntheticOptions& synthetic) {
-  if (name == "synthetic") return synthetic_data(synthetic, seed);
+  if (name == kSynthetic || name.starts_with("synthetic:")) {
+    return synthetic_data(synthetic, seed, synthetic_samples(name));
+  }
   if (name == "fashion-mnist") {
     if (const auto directory = find_fashion_mnist()) return idx_data(*directory);
     ProgramData data = synthetic_data({}, seed);

@@ -35,7 +35,7 @@ cxxopts::Options make_parser() {
   parser.custom_help("[options]");
   parser.add_options("Model and data")                      //
       ("model", joined(zoo::names()), text("cnn"), "NAME")  //
-      ("data", "fashion-mnist, synthetic, or a directory of IDX files named as MNIST's",
+      ("data", "fashion-mnist, synthetic[:SAMPLES], or a directory of IDX files named as MNIST's",
        text("fashion-mnist"),  //
        "DATA")                 //
       ("validation-split",

@@ -67,6 +67,9 @@ TEST_F(BadInput, Options) {
   expect_refused("--model alexnet", kUsage, "unknown model \"alexnet\"");
   expect_refused("--optimizer lion", kUsage, "lion");
   expect_refused("--precision f8", kUsage, "unknown precision \"f8\"; choose one of f32, tf32, bf16, f16");
+  expect_refused("--data synthetic:few", kUsage,
+                 "synthetic:few: behind the colon stands a number of samples");
+  expect_refused("--data synthetic:0", kUsage, "synthetic:0: behind the colon");
   expect_refused("--speed 9", kUsage, "--help");
 }
 
