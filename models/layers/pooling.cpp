@@ -85,7 +85,8 @@ class PoolingLayer final : public Layer {
 
 class GlobalPoolingLayer final : public Layer {
  public:
-  GlobalPoolingLayer(std::string name, Pooling pooling) : Layer(std::move(name)), pooling_(pooling) {}
+  GlobalPoolingLayer(std::string name, Pooling pooling, bool keepdims)
+      : Layer(std::move(name)), pooling_(pooling), keepdims_(keepdims) {}
   std::string_view class_name() const override {
     return pooling_ == Pooling::kMax ? "GlobalMaxPooling2D" : "GlobalAveragePooling2D";
   }
@@ -93,13 +94,13 @@ class GlobalPoolingLayer final : public Layer {
   Config config() const override {
     Config config = Layer::config();
     config.set("data_format", "channels_last");
-    config.set("keepdims", false);
+    config.set("keepdims", keepdims_);
     return config;
   }
   Shape output_shape(std::span<const Shape> inputs) const override {
     require_inputs(inputs, 1);
     require_rank(inputs[0], 3, "images (height, width, channels)");
-    return {inputs[0][2]};
+    return keepdims_ ? Shape{1, 1, inputs[0][2]} : Shape{inputs[0][2]};
   }
   ValueId compile(PlanBuilder& builder, const Call& call) override {
     const ValueId in = call.inputs[0];
@@ -110,11 +111,13 @@ class GlobalPoolingLayer final : public Layer {
                           .pool_size = {image[0], image[1]},
                           .strides = {image[0], image[1]},
                           .mode = builder.mode()};
-    return builder.flatten(append_pool(builder, spec, in, call.name));
+    const ValueId pooled = append_pool(builder, spec, in, call.name);
+    return keepdims_ ? pooled : builder.flatten(pooled);
   }
 
  private:
   Pooling pooling_;
+  bool keepdims_;
 };
 
 template <class Options>
@@ -130,8 +133,8 @@ std::shared_ptr<Layer> pooling_from(const ConfigView& config) {
 template <class Options>
 std::shared_ptr<Layer> global_pooling_from(const ConfigView& config) {
   require_channels_last(config);
-  config.require_unset("keepdims");
-  return layers::make_layer(Options{.name = config.string("name", "")});
+  return layers::make_layer(
+      Options{.keepdims = config.boolean("keepdims", false), .name = config.string("name", "")});
 }
 
 constexpr std::array<LayerClass, 4> kClasses{
@@ -155,10 +158,10 @@ std::shared_ptr<Layer> make_layer(const AveragePooling2D& options) {
   return std::make_shared<PoolingLayer<AveragePooling2D>>(options, Pooling::kAverage, "AveragePooling2D");
 }
 std::shared_ptr<Layer> make_layer(const GlobalAveragePooling2D& options) {
-  return std::make_shared<GlobalPoolingLayer>(options.name, Pooling::kAverage);
+  return std::make_shared<GlobalPoolingLayer>(options.name, Pooling::kAverage, options.keepdims);
 }
 std::shared_ptr<Layer> make_layer(const GlobalMaxPooling2D& options) {
-  return std::make_shared<GlobalPoolingLayer>(options.name, Pooling::kMax);
+  return std::make_shared<GlobalPoolingLayer>(options.name, Pooling::kMax, options.keepdims);
 }
 
 }  // namespace layers

@@ -30,12 +30,14 @@ struct AveragePooling2D {
 
 // The maximum and the mean of each channel: (height, width, channels) to (channels).
 struct GlobalMaxPooling2D {
+  bool keepdims = false;  // (1, 1, channels) instead of (channels)
   std::string name = {};
   LayerSlot layer = {};
   SymbolicTensor operator()(const SymbolicTensor& input) const { return LayerHandle(*this)(input); }
 };
 
 struct GlobalAveragePooling2D {
+  bool keepdims = false;  // (1, 1, channels) instead of (channels)
   std::string name = {};
   LayerSlot layer = {};
   SymbolicTensor operator()(const SymbolicTensor& input) const { return LayerHandle(*this)(input); }

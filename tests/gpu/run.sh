@@ -191,36 +191,50 @@ say ""
 say "$(printf '%-22s %-8s %-9s %6s %12s' implementation model precision batch images/s)"
 row() { say "$(printf '%-22s %-8s %-9s %6d %12.0f' "$@")"; }
 declare -A best
-for batch in $batches; do
-  for precision in f32 tf32 bf16; do
-    steps=$((seconds * 300000 / batch / 2 + 20))
-    [ -z "$simulated" ] || steps=2
-    train "$out/speed.jsonl" 1 --device cuda --model cnn --data synthetic --epochs 2 --batch-size "$batch" \
-      --steps-per-epoch "$steps" --validation-split 0.001 --precision $precision
-    rate=$(values epoch samples_per_s "$out/speed.jsonl" | tail -n 1)
-    if [ -z "$rate" ]; then
-      say "cnn $precision batch $batch: $(tail -n 1 "$out/speed.jsonl.out")"
-      failures=$((failures + 1))
-      continue
-    fi
-    row Rondo cnn "$precision" "$batch" "$rate"
-    best[$precision/$batch]=$rate
-  done
+# speed <model> <precision> <batch> <steps> <name> [options]
+speed() {
+  local model=$1 precision=$2 batch=$3 steps=$4 name=$5 rate
+  shift 5
+  [ -z "$simulated" ] || steps=3
+  train "$out/speed.jsonl" 1 --device cuda --model "$model" --data synthetic:$((steps * batch)) --epochs 2 \
+    --batch-size "$batch" --steps-per-epoch "$steps" --validation-split 0.001 --precision "$precision" "$@"
+  rate=$(values epoch samples_per_s "$out/speed.jsonl" | tail -n 1)
+  if [ -z "$rate" ]; then
+    say "$model $precision batch $batch: $(tail -n 1 "$out/speed.jsonl.out")"
+    failures=$((failures + 1))
+    return
+  fi
+  row "$name" "$model" "$precision" "$batch" "$rate"
+  [ "$name" != Rondo ] || best[$model/$precision/$batch]=$rate
+}
+torch=
+if [ -n "$python" ] && "$python" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then torch=1; fi
+torch_speed() {  # <model> <precision> <batches>
+  [ -n "$torch" ] || return 0
+  # shellcheck disable=SC2086
+  timeout 120 "$python" "$root/bench/peers/torch_gpu.py" --model "$1" --precision "$2" --batch $3 \
+    --seconds "$seconds" >"$out/torch.jsonl" 2>"$out/logs/torch-$1-$2.log" ||
+    say "torch $1 $2: $(tail -n 1 "$out/logs/torch-$1-$2.log")"
+  local batch rate name
+  while read -r batch rate name; do
+    row "$name" "$1" "$2" "$batch" "$rate"
+    [ -z "${best[$1/$2/$batch]:-}" ] ||
+      say "$(awk -v a="${best[$1/$2/$batch]}" -v b="$rate" 'BEGIN { printf "    Rondo / torch: %.2f", a / b }')"
+  done < <(sed -nE 's/.*"impl": "torch ([^"]*)".*"batch": ([0-9]+), "images_per_s": ([0-9.]+).*/\2 \3 torch_\1/p' "$out/torch.jsonl")
+}
+for precision in f32 tf32 bf16; do
+  for batch in $batches; do speed cnn $precision "$batch" $((seconds * 150000 / batch + 20)) Rondo; done
+  torch_speed cnn $precision "$batches"
 done
-if [ -n "$python" ] && "$python" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
-  for precision in f32 tf32 bf16; do
-    # shellcheck disable=SC2086
-    timeout 120 "$python" "$root/bench/peers/torch_gpu.py" --model cnn --precision "$precision" --batch $batches \
-      --seconds "$seconds" >"$out/torch-$precision.jsonl" 2>"$out/logs/torch-$precision.log" ||
-      say "torch $precision: $(tail -n 1 "$out/logs/torch-$precision.log")"
-    while read -r batch rate name; do
-      row "${name//\"/}" cnn "$precision" "$batch" "$rate"
-      [ -z "${best[$precision/$batch]:-}" ] ||
-        say "$(awk -v a="${best[$precision/$batch]}" -v b="$rate" 'BEGIN { printf "    Rondo / torch: %.2f", a / b }')"
-    done < <(sed -nE 's/.*"impl": "torch ([^"]*)".*"batch": ([0-9]+), "images_per_s": ([0-9.]+).*/\2 \3 torch_\1/p' "$out/torch-$precision.jsonl")
+smallest=$(tr ' ' '\n' <<<"$batches" | sort -n | head -n 1)
+speed cnn bf16 "$smallest" $((seconds * 150000 / smallest + 20)) "without replay" --no-replay
+[ -n "$torch" ] || say "PyTorch with a GPU is not installed: no comparison"
+# The zoo, at the size of its papers. Slow on the test double, where shapes and layers have tests of their own.
+if [ -z "$simulated" ]; then
+  for model in resnet50 xception mobilenet; do
+    speed $model bf16 64 $((seconds * 10)) Rondo
+    torch_speed $model bf16 64
   done
-else
-  say "PyTorch with a GPU is not installed: no comparison"
 fi
 
 # What the GPU's time goes into, and how much of it is idle.

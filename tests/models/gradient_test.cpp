@@ -122,6 +122,14 @@ TEST_F(GradientTest, ResidualBranchesWithBatchNormalization) {
         Loss::kCategoricalCrossentropy);
 }
 
+TEST_F(GradientTest, GlobalPoolingThatKeepsAxes) {
+  const Twin x = input("x", {4, 5, 3});
+  Twin y = apply(layers::Conv2D{.filters = 8, .kernel_size = {3, 3}, .activation = "tanh", .name = "c"}, x);
+  y = apply(layers::GlobalAveragePooling2D{.keepdims = true}, y);
+  y = apply(layers::Conv2D{.filters = 3, .activation = "tanh", .name = "point"}, y);
+  check({x}, apply(layers::Flatten{}, y));
+}
+
 TEST_F(GradientTest, BatchNormalizationOfRows) {
   const Twin x = input("x", {5});
   Twin y = apply(layers::Dense{.units = 6, .name = "h"}, x);

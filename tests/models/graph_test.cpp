@@ -115,6 +115,7 @@ TEST(Shapes, FollowKeras) {
       (layers::AveragePooling2D{.pool_size = {3, 3}, .strides = {2, 2}, .padding = "same"}(image).shape()),
       Shape({14, 14, 4}));
   EXPECT_EQ(layers::GlobalAveragePooling2D{}(image).shape(), Shape({4}));
+  EXPECT_EQ(layers::GlobalMaxPooling2D{.keepdims = true}(image).shape(), Shape({1, 1, 4}));
   EXPECT_EQ(layers::Flatten{}(image).shape(), Shape({28 * 27 * 4}));
   EXPECT_EQ(layers::Dense{.units = 5}(image).shape(), Shape({28, 27, 5}));
   EXPECT_EQ(layers::Concatenate{.axis = 1}({image, image}).shape(), Shape({56, 27, 4}));

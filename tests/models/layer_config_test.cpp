@@ -64,7 +64,7 @@ TEST(LayerConfig, OfImageLayers) {
   x = layers::LeakyReLU{.alpha = 0.25f}(layers::ELU{.alpha = 0.5f}(layers::ReLU{}(x)));
   x = layers::Multiply{}({x, layers::Average{}({x, x})});
   x = layers::Maximum{}({x, layers::Minimum{}({x, x}), layers::Subtract{}({x, x})});
-  x = layers::Softmax{}(layers::GlobalMaxPooling2D{}(x));
+  x = layers::Softmax{}(layers::Flatten{}(layers::GlobalMaxPooling2D{.keepdims = true}(x)));
   expect_round_trip(Graph({in}, {x}, 1));
 }
 

@@ -116,10 +116,11 @@ inline Twin apply(const layers::AveragePooling2D& layer, const Twin& x) {
   return apply_pool(layer, Pooling::kAverage, x);
 }
 inline Twin apply(const layers::GlobalAveragePooling2D& layer, const Twin& x) {
-  return twin(layer(x.place), [x](Evaluation& e) {
+  return twin(layer(x.place), [x, keepdims = layer.keepdims](Evaluation& e) {
     const Array in = x.value(e);
     const std::array<int64_t, 2> all{in.shape[1], in.shape[2]};
     const Array y = pool2d(in, Pooling::kAverage, Window{.size = all, .strides = all});
+    if (keepdims) return y;
     return reshaped(y, {in.shape[0], in.shape[3]});
   });
 }

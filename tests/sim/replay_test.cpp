@@ -174,7 +174,8 @@ TEST_P(Replay, HasTheSameBitsWithDropoutNormalizationAndClipping) {
 }
 
 TEST_P(Replay, HasTheSameBitsInEveryOptimizer) {
-  for (const char* name : {"sgd", "rmsprop", "adam"}) {
+  for (const char* name :
+       {"sgd", "rmsprop", "adam", "adagrad", "adadelta", "adamw", "adamax", "nadam", "lars", "lamb"}) {
     SCOPED_TRACE(name);
     expect_same_bits({.model = mlp, .optimizer = optimizer_by_name(name), .epochs = 1});
   }
