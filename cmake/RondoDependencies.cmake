@@ -16,5 +16,12 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 find_package(nlohmann_json REQUIRED)
-find_package(HDF5 REQUIRED COMPONENTS C)  # for the program that reads and writes files of Keras
+# For the program that reads and writes files of Keras. CMake's own module asks the compiler wrapper h5cc, which knows
+# the place it was installed to and no other.
+pkg_search_module(HDF5 IMPORTED_TARGET GLOBAL hdf5 hdf5-serial)
+if(HDF5_FOUND)
+  add_library(hdf5::hdf5 ALIAS PkgConfig::HDF5)
+else()
+  find_package(HDF5 REQUIRED COMPONENTS C)
+endif()
 pkg_check_modules(MINIZIP REQUIRED IMPORTED_TARGET minizip)

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Collects what tests/gpu/run.sh needs beside a compiler, CMake and CUDA, for a GPU machine that reaches no package
-# registry: the files of the installed Debian packages, and the shared libraries that these load; about 50 MB.
+# registry: the files of the installed Debian packages, and the shared libraries that these load; about 55 MB.
 #
 #   tests/gpu/bundle.sh [FILE]     default: gpu-bundle.tar.gz in the repository, which git ignores
 #
@@ -35,6 +35,7 @@ for package in "${packages[@]}"; do
       /usr/share/doc/* | /usr/share/man/* | /usr/share/lintian/* | /usr/share/bug/* | /usr/share/locale/*) continue ;;
       */fortran/* | *.mod) continue ;;
       */libdnnl.a | */libmpi*.a | */openmpi/lib/*.a) continue ;;
+      */libhdf5*.a | */libhdf5*_cpp* | */libhdf5*_hl* | */libhdf5*fortran*) continue ;;  # the C library is all we use
     esac
     if [ -f "$path" ] || [ -L "$path" ]; then echo "$path"; fi
   done
