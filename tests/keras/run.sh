@@ -10,7 +10,7 @@ if [ "${1:-}" = --golden ]; then
   shift
 fi
 build=${1:-$here/../../build}
-venv=${RONDO_KERAS_VENV:-/opt/peers/keras}
+venv=${RONDO_KERAS_VENV:-$HOME/.cache/rondo/keras}
 python=$venv/bin/python
 [ -x "$python" ] || python3 -m venv "$venv"
 "$python" -c 'import keras, tf_keras, h5py' 2>/dev/null || "$venv/bin/pip" install -q -r "$here/requirements.txt"
