@@ -1,5 +1,6 @@
 #include "models/graph/dropout_step.h"
 
+#include "models/graph/unary_step.h"
 #include "runtime/kernels/elementwise.h"
 
 namespace rondo {
@@ -13,22 +14,10 @@ ValueId append_dropout(PlanBuilder& builder, ValueId in, float rate, const std::
   const ValueId x = builder.in_layout(in, kernel.desc().layout);
   const ValueId y =
       builder.may_overwrite(x) ? builder.overwrite(x, name) : builder.add_value(kernel.desc(), name);
-  const Tensor& from = builder.tensor(x);
-  const Tensor& to = builder.tensor(y);
-  builder.add_step({.name = name,
-                    .kernel = &kernel,
-                    .reads = {x},
-                    .writes = {y},
-                    .run = [&kernel, &from, &to](const Execution& on) { kernel.forward(on, from, to); }});
+  append_unary(builder, name, kernel, x, y, &DropoutKernel::forward);
   builder.on_backward(y, [&builder, &kernel, x, name](Gradient gradient) {
     const ValueId result = builder.gradient_value(kernel.desc(), gradient, name + " gradient");
-    const Tensor& dy = builder.tensor(gradient.id);
-    const Tensor& dx = builder.tensor(result);
-    builder.add_step({.name = name + ": gradient",
-                      .kernel = &kernel,
-                      .reads = {gradient.id},
-                      .writes = {result},
-                      .run = [&kernel, &dy, &dx](const Execution& on) { kernel.backward(on, dy, dx); }});
+    append_unary(builder, name + ": gradient", kernel, gradient.id, result, &DropoutKernel::backward);
     builder.add_gradient(x, {result, true});
   });
   return y;

@@ -1,5 +1,6 @@
 #include "models/graph/permute_step.h"
 
+#include "models/graph/unary_step.h"
 #include "runtime/kernels/arrange.h"
 
 namespace rondo {
@@ -8,13 +9,7 @@ namespace {
 ValueId append(PlanBuilder& builder, const PermuteSpec& spec, ValueId x, const std::string& name) {
   auto& kernel = builder.own(builder.backend().permute(spec));
   const ValueId y = builder.add_value(kernel.output(), name);
-  const Tensor& from = builder.tensor(x);
-  const Tensor& to = builder.tensor(y);
-  builder.add_step({.name = name,
-                    .kernel = &kernel,
-                    .reads = {x},
-                    .writes = {y},
-                    .run = [&kernel, &from, &to](const Execution& on) { kernel.run(on, from, to); }});
+  append_unary(builder, name, kernel, x, y, &PermuteKernel::run);
   return y;
 }
 

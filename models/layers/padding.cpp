@@ -1,6 +1,7 @@
 #include "models/layers/padding.h"
 
 #include "models/graph/plan_builder.h"
+#include "models/graph/unary_step.h"
 #include "models/layers/config_parts.h"
 #include "models/layers/registry.h"
 #include "runtime/base/error.h"
@@ -39,22 +40,10 @@ class ZeroPaddingLayer final : public Layer {
         builder.own(builder.backend().pad({.input = builder.desc(call.inputs[0]), .padding = padding_}));
     const ValueId x = builder.in_layout(call.inputs[0], kernel.input().layout);
     const ValueId y = builder.add_value(kernel.output(), call.name);
-    const Tensor& from = builder.tensor(x);
-    const Tensor& to = builder.tensor(y);
-    builder.add_step({.name = call.name,
-                      .kernel = &kernel,
-                      .reads = {x},
-                      .writes = {y},
-                      .run = [&kernel, &from, &to](const Execution& on) { kernel.pad(on, from, to); }});
+    append_unary(builder, call.name, kernel, x, y, &PadKernel::pad);
     builder.on_backward(y, [&builder, &kernel, x, name = call.name](Gradient gradient) {
       const ValueId result = builder.add_value(kernel.input(), name + " gradient");
-      const Tensor& dy = builder.tensor(gradient.id);
-      const Tensor& dx = builder.tensor(result);
-      builder.add_step({.name = name + ": gradient",
-                        .kernel = &kernel,
-                        .reads = {gradient.id},
-                        .writes = {result},
-                        .run = [&kernel, &dy, &dx](const Execution& on) { kernel.crop(on, dy, dx); }});
+      append_unary(builder, name + ": gradient", kernel, gradient.id, result, &PadKernel::crop);
       builder.add_gradient(x, {result, true});
     });
     return y;

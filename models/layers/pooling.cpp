@@ -3,6 +3,7 @@
 #include <array>
 
 #include "models/graph/plan_builder.h"
+#include "models/graph/unary_step.h"
 #include "models/layers/config_parts.h"
 #include "models/layers/registry.h"
 #include "models/layers/window.h"
@@ -16,22 +17,10 @@ ValueId append_pool(PlanBuilder& builder, const Pool2DSpec& spec, ValueId in, co
   auto& kernel = builder.own(builder.backend().pool2d(spec));
   const ValueId x = builder.in_layout(in, kernel.input().layout);
   const ValueId y = builder.add_value(kernel.output(), name);
-  const Tensor& from = builder.tensor(x);
-  const Tensor& to = builder.tensor(y);
-  builder.add_step({.name = name,
-                    .kernel = &kernel,
-                    .reads = {x},
-                    .writes = {y},
-                    .run = [&kernel, &from, &to](const Execution& on) { kernel.forward(on, from, to); }});
+  append_unary(builder, name, kernel, x, y, &Pool2DKernel::forward);
   builder.on_backward(y, [&builder, &kernel, x, name](Gradient gradient) {
     const ValueId result = builder.add_value(kernel.input(), name + " gradient");
-    const Tensor& dy = builder.tensor(gradient.id);
-    const Tensor& dx = builder.tensor(result);
-    builder.add_step({.name = name + ": gradient",
-                      .kernel = &kernel,
-                      .reads = {gradient.id},
-                      .writes = {result},
-                      .run = [&kernel, &dy, &dx](const Execution& on) { kernel.backward(on, dy, dx); }});
+    append_unary(builder, name + ": gradient", kernel, gradient.id, result, &Pool2DKernel::backward);
     builder.add_gradient(x, {result, true});
   });
   return y;
