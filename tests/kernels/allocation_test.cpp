@@ -1,58 +1,8 @@
 // Executing kernels allocates nothing by Rondo's own code.
-//
-// The replaced operator new also serves the shared libraries, and oneDNN makes a few small allocations inside
-// each execution. Ours are told apart by the caller's address: it lies in this program, where the static
-// libraries under test are linked, and templates of the standard library are instantiated.
-#include <atomic>
-#include <cstdlib>
 #include <filesystem>
-#include <new>
 
 #include "tests/kernels/fixture.h"
-
-extern "C" const char __executable_start, etext;
-
-namespace {
-
-std::atomic<int64_t> own_allocations = 0;
-
-void* counted(std::size_t size, std::size_t alignment, const void* caller) {
-  const auto* address = static_cast<const char*>(caller);
-  if (address >= &__executable_start && address < &etext) ++own_allocations;
-  void* memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment + alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(std::size_t size) {
-  return counted(size, __STDCPP_DEFAULT_NEW_ALIGNMENT__, __builtin_return_address(0));
-}
-void* operator new[](std::size_t size) {
-  return counted(size, __STDCPP_DEFAULT_NEW_ALIGNMENT__, __builtin_return_address(0));
-}
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  return counted(size, static_cast<std::size_t>(alignment), __builtin_return_address(0));
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
+#include "tests/support/count_allocations.h"
 
 namespace rondo::test {
 namespace {
@@ -65,10 +15,10 @@ class AllocationTest : public KernelTest {
   int64_t allocations(const Step& step) {
     step();
     step();
-    const int64_t before = own_allocations;
+    const int64_t before = allocations_of_own_code();
     step();
     step();
-    return own_allocations - before;
+    return allocations_of_own_code() - before;
   }
 };
 
