@@ -79,8 +79,10 @@ void random_sequences(Communicator& comm) {
   auto seed =
       static_cast<int64_t>(asked != nullptr ? std::strtoull(asked, nullptr, 10) : std::random_device{}());
   comm.broadcast(span_of(std::span(&seed, 1)), 0).wait();
-  if (comm.rank() == 0)
+  if (comm.rank() == 0) {
     std::printf("RONDO_TEST_SEED=%lld repeats this sequence\n", static_cast<long long>(seed));
+    std::fflush(stdout);
+  }
   run_seed(comm, static_cast<uint64_t>(seed), 15);
 }
 

@@ -53,13 +53,19 @@ void run_on_devices(const Parameter& parameter, bool one_gpu, const Make& make) 
 // With its debug mode, which compares the ranks' calls.
 class NcclConformance : public testing::TestWithParam<Parameter> {};
 TEST_P(NcclConformance, Case) {
-  if (std::get<0>(GetParam()).name == std::string_view("MissedDeadlineIsToldAndStays")) {
-    GTEST_SKIP() << "NCCL does not know for which rank it waits: see NcclDeadline";
-  }
   run_on_devices(GetParam(), false, [](Communicator& host, Device& device) {
     return gpus().module->make_communicator(host, device,
                                             {.deadline = std::chrono::seconds(30), .check_calls = true});
   });
+}
+
+// Not the one in which the late rank is named, since NCCL does not know for whom it waits: see NcclDeadline.
+std::vector<ConformanceCase> nccl_error_cases() {
+  std::vector<ConformanceCase> cases(error_cases().begin(), error_cases().end());
+  std::erase_if(cases, [](const ConformanceCase& one) {
+    return one.name == std::string_view("MissedDeadlineIsToldAndStays");
+  });
+  return cases;
 }
 
 // Without it: nothing meets on the host, so sets may be used in different orders.
@@ -132,7 +138,7 @@ TEST_P(StagedConformance, Case) {
                  [](Communicator& host, Device& device) { return make_staged_communicator(host, device); });
 }
 
-constexpr int kRanks[] = {1, 3};
+constexpr int kRanks[] = {1, 2, 8};
 #define RONDO_CONFORMANCE(Suite, Name, cases) \
   INSTANTIATE_TEST_SUITE_P(                   \
       Name, Suite, testing::Combine(testing::ValuesIn(cases()), testing::ValuesIn(kRanks)), parameter_name)
@@ -141,7 +147,7 @@ RONDO_CONFORMANCE(NcclConformance, Moves, move_cases);
 RONDO_CONFORMANCE(NcclConformance, Order, order_cases);
 RONDO_CONFORMANCE(NcclConformance, Arguments, argument_cases);
 RONDO_CONFORMANCE(NcclFreely, Random, random_cases);
-RONDO_CONFORMANCE(NcclConformance, Errors, error_cases);
+RONDO_CONFORMANCE(NcclConformance, Errors, nccl_error_cases);
 RONDO_CONFORMANCE(StagedConformance, Reductions, reduction_cases);
 RONDO_CONFORMANCE(StagedConformance, Moves, move_cases);
 RONDO_CONFORMANCE(StagedConformance, Order, order_cases);

@@ -132,15 +132,21 @@ void NcclCommunicator::compare_splits(const Signature& call, std::span<const int
   }
 }
 
-// Grows in calls that are larger than those before; earlier work on it is done then.
+// Grows in calls that are larger than those before. Earlier work may still be on the old memory, and the host
+// must not wait for it here: it may need a rank that waits in just this way for this one, on another
+// communicator.
 void* NcclCommunicator::staging(int64_t bytes) {
-  if (staging_.bytes() < bytes) {
-    stream_->synchronize();
-    staging_ = {};
-    staging_ = device_.allocate(bytes);
+  if (staging_.bytes() >= bytes) return staging_.data();
+  std::erase_if(outgrown_, [](const Outgrown& old) { return old.left->happened(); });
+  const int64_t wanted = std::max(bytes, 2 * staging_.bytes());
+  if (staging_.bytes() > 0) {
+    outgrown_.push_back({std::move(staging_), device_.make_event()});
+    stream_->record(*outgrown_.back().left);
   }
+  staging_ = device_.allocate(wanted);
   return staging_.data();
 }
+
 void NcclWork::raise_mismatch() const {
   if (!flight_->mismatch.empty()) throw MismatchError(flight_->mismatch);
 }

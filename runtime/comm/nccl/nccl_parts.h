@@ -158,6 +158,11 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<Link> link_;
   Buffer token_;    // what a barrier reduces
   Buffer staging_;  // of reductions with scales and of exchanges in place
+  struct Outgrown {
+    Buffer memory;
+    std::unique_ptr<Event> left;  // by the stream
+  };
+  std::vector<Outgrown> outgrown_;
   int64_t sequence_ = 0;
   std::string mismatch_;  // of the call that begins
   std::vector<std::unique_ptr<NcclWork>> works_;
