@@ -39,6 +39,13 @@ std::string shown(const ConfigValue& value) {
 
 }  // namespace
 
+Config::Config() = default;
+Config::Config(const Config& other) = default;
+Config::Config(Config&& other) noexcept = default;
+Config& Config::operator=(const Config& other) = default;
+Config& Config::operator=(Config&& other) noexcept = default;
+Config::~Config() = default;
+
 Config::Config(std::initializer_list<ConfigEntry> entries) : entries_(entries) {}
 
 void Config::set(std::string_view key, ConfigValue value) {

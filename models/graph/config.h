@@ -35,8 +35,14 @@ using ConfigList = std::vector<ConfigValue>;
 // Keys with values, in the order in which they were set.
 class Config {
  public:
-  Config() = default;
+  // Defined where an entry is complete, as the vector of them needs it.
+  Config();
   Config(std::initializer_list<ConfigEntry> entries);
+  Config(const Config& other);
+  Config(Config&& other) noexcept;
+  Config& operator=(const Config& other);
+  Config& operator=(Config&& other) noexcept;
+  ~Config();
 
   // Replaces the value of a key that is there.
   void set(std::string_view key, ConfigValue value);

@@ -89,15 +89,19 @@ double clip_from(const ConfigView& config, const char* key) {
   return found && !found->is_null() ? found->number() : 0.0;
 }
 
-OptimizerConfig optimizer_from(const ConfigView& view) {
-  const ConfigObject object = read_object(view);
-  const ConfigView& config = object.config;
-  OptimizerConfig optimizer;
+OptimizerConfig optimizer_named(const std::string& name, const ConfigView& view) {
   try {
-    optimizer = optimizer_by_name(object.class_name);
+    return optimizer_by_name(name);
   } catch (const InvalidArgument& error) {
     raise<FileError>("{}: {}", view.where(), error.what());
   }
+}
+
+OptimizerConfig optimizer_from(const ConfigView& view) {
+  if (view.is_string()) return optimizer_named(view.string(), view);
+  const ConfigObject object = read_object(view);
+  const ConfigView& config = object.config;
+  OptimizerConfig optimizer = optimizer_named(object.class_name, view);
   require_zero(config, "use_ema");
   const bool rewritten = config.find("use_ema").has_value();  // Keras 2.11 and later
   std::visit(
@@ -198,8 +202,7 @@ ConfigValue training_config(const TrainingConfig& training) {
 TrainingConfig training_from(const ConfigView& view) {
   const auto optimizer = view.find("optimizer_config") ? view["optimizer_config"] : view["optimizer"];
   TrainingConfig training;
-  training.optimizer =
-      optimizer.is_string() ? optimizer_by_name(optimizer.string()) : optimizer_from(optimizer);
+  training.optimizer = optimizer_from(optimizer);
   training.loss = loss_from(unwrapped(view["loss"]));
   if (const auto metrics = view.find("metrics")) add_metrics(*metrics, training.metrics);
   if (const auto weighted = view.find("weighted_metrics")) {

@@ -26,6 +26,7 @@ std::span<const char> bytes_of(const std::vector<T>& values) {
 template <class T>
 std::vector<T> receive_values(Wire& wire, int64_t count) {
   constexpr int64_t kPiece = int64_t{4} << 20;
+  wire.expect(count * static_cast<int64_t>(sizeof(T)));
   std::vector<T> values;
   while (static_cast<int64_t>(values.size()) < count) {
     const size_t before = values.size();
@@ -95,9 +96,13 @@ void Wire::send(std::span<const char> bytes) {
   }
 }
 
+void Wire::expect(int64_t bytes) const {
+  if (bytes > left_) throw WireError("more data than the file can hold");
+}
+
 void Wire::receive(std::span<char> bytes) {
+  expect(static_cast<int64_t>(bytes.size()));
   left_ -= static_cast<int64_t>(bytes.size());
-  if (left_ < 0) throw WireError("more data than the file can hold");
   while (!bytes.empty()) {
     const ssize_t got = ::recv(socket_, bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got > 0) {
@@ -130,6 +135,7 @@ int64_t Wire::receive_number() {
 std::string Wire::receive_text() {
   const int64_t size = receive_number();
   if (size < 0 || size > kMostText) throw WireError("a text without measure");
+  expect(size);
   std::string text(static_cast<size_t>(size), '\0');
   receive(text);
   return text;

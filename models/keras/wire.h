@@ -34,6 +34,8 @@ class Wire {
   int64_t receive_number();
   std::string receive_text();
 
+  // Throws WireError for more bytes than are left of the budget: before memory is taken for them.
+  void expect(int64_t bytes) const;
   bool timed_out() const { return timed_out_; }
 
  private:

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "models/files.h"
+#include "models/keras/helper_process.h"
 #include "models/model.h"
 #include "runtime/base/error.h"
 #include "tests/keras/golden.h"
@@ -89,6 +90,20 @@ TEST(Damage, OfJson) {
     }
   }
   EXPECT_GT(refused, 300);
+}
+
+// Inputs that fuzzing (tests/fuzz) found to be refused as something else than a damaged file.
+TEST(Damage, OfTheTrainingConfiguration) {
+  const test::Folder folder;
+  keras::FileContent content = keras::read_file(test::golden("trained_adam.tf.h5"));
+  for (const char* text : {R"({"loss":"mse","optimizer":"categorical_crossentropy"})",
+                           R"({"loss":"mse","optimizer_config":{"class_name":"Adm","config":{}}})"}) {
+    content.root.attributes["training_config"].values = {text};
+    keras::write_file(folder.file("m.h5"), keras::Container::kH5, content);
+    EXPECT_THAT([&] { load_model(folder.file("m.h5")); },
+                testing::ThrowsMessage<FileError>(testing::AllOf(HasSubstr("m.h5: training_config.optimizer"),
+                                                                 HasSubstr("unknown optimizer"))));
+  }
 }
 
 }  // namespace
