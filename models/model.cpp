@@ -85,6 +85,15 @@ bool ModelState::holds_weights() const {
   return true;
 }
 
+namespace {
+
+// Of one of `devices` that divide the cores of the process.
+int threads_of_group(int devices) {
+  return std::max(1, static_cast<int>(affinity_cores().cores.size()) / devices);
+}
+
+}  // namespace
+
 // A model that was not given a world trains alone, on all cores of the process.
 void ModelState::bind() {
   if (backend == nullptr) {
@@ -95,12 +104,21 @@ void ModelState::bind() {
       own_device = inner->own_device;
       own_backend = inner->own_backend;
       backend = inner->backend;
+      own_others = inner->own_others;
+      others = inner->others;
     });
   }
+  const int devices = shared->graph.devices();
   if (backend == nullptr) {
-    own_device = make_cpu_device(static_cast<int>(affinity_cores().cores.size()));
+    own_device = make_cpu_device(threads_of_group(devices));
     own_backend = make_cpu_backend(*own_device);
     backend = own_backend.get();
+  }
+  while (own_device && static_cast<int>(others.size()) + 1 < devices) {
+    CoreGroup& group = own_others.emplace_back();
+    group.device = make_cpu_device(threads_of_group(devices));
+    group.backend = make_cpu_backend(*group.device);
+    others.push_back(group.backend.get());
   }
   if (comm == nullptr) {
     own_comm = make_self_communicator(backend->device());
@@ -115,6 +133,8 @@ void ModelState::bind_nested() {
     inner->own_device = own_device;
     inner->own_backend = own_backend;
     inner->backend = backend;
+    inner->own_others = own_others;
+    inner->others = others;
   });
 }
 
@@ -124,7 +144,8 @@ GraphNetwork& ModelState::get_network(int64_t rows) {
     bind_nested();
     network = std::make_unique<GraphNetwork>(
         shared->graph, *backend,
-        NetworkOptions{.nominal_rows = rows, .objective = objective, .precision = options.precision});
+        NetworkOptions{
+            .nominal_rows = rows, .objective = objective, .precision = options.precision, .others = others});
   }
   return *network;
 }

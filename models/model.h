@@ -188,5 +188,8 @@ Model multi_gpu_model(const Model& model, World& world, const MultiGpuOptions& o
 // The same for programs that have a communicator and a backend but no World.
 Model multi_gpu_model(const Model& model, Communicator& comm, KernelBackend& backend,
                       const MultiGpuOptions& options = {});
+// ... and several devices for each rank: weights lie on the first, and device_scope numbers them.
+Model multi_gpu_model(const Model& model, Communicator& comm, std::span<KernelBackend* const> backends,
+                      const MultiGpuOptions& options = {});
 
 }  // namespace rondo

@@ -38,8 +38,16 @@ struct ModelState {
 
   std::shared_ptr<Device> own_device;  // shared with the models that are called as layers of this one
   std::shared_ptr<KernelBackend> own_backend;
+  struct CoreGroup {
+    std::shared_ptr<Device> device;
+    std::shared_ptr<KernelBackend> backend;
+  };
+  std::vector<CoreGroup> own_others;
   std::unique_ptr<Communicator> own_comm;
   KernelBackend* backend = nullptr;  // null until bound
+  // Of the rank's devices behind the first; those of a model without a world are made as its graph needs
+  // them.
+  std::vector<KernelBackend*> others;
   Communicator* comm = nullptr;
 
   CompileOptions options;

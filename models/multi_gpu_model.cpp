@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 #include <string>
 
 #include "models/model.h"
@@ -50,7 +51,7 @@ void check_gpus(const MultiGpuOptions& options, int ranks) {
 }  // namespace
 
 struct ModelAccess {
-  static Model parallel(const Model& model, Communicator& comm, KernelBackend& backend) {
+  static Model parallel(const Model& model, Communicator& comm, std::span<KernelBackend* const> backends) {
     ModelState& original = *model.state_;
     auto state = std::make_shared<ModelState>();
     state->name = original.name;
@@ -59,20 +60,31 @@ struct ModelAccess {
     state->comm = &comm;
     original.shared->world = &comm;
     // Weights lie on one device: the template's where it has been used already.
-    state->backend = original.backend != nullptr ? original.backend : &backend;
-    original.backend = state->backend;
+    if (original.backend == nullptr) {
+      original.backend = backends.front();
+      original.others.assign(backends.begin() + 1, backends.end());
+    }
+    state->backend = original.backend;
+    state->others = original.others;
     return Model(std::move(state));
   }
 };
 
 Model multi_gpu_model(const Model& model, Communicator& comm, KernelBackend& backend,
                       const MultiGpuOptions& options) {
+  KernelBackend* const only = &backend;
+  return multi_gpu_model(model, comm, std::span(&only, 1), options);
+}
+
+Model multi_gpu_model(const Model& model, Communicator& comm, std::span<KernelBackend* const> backends,
+                      const MultiGpuOptions& options) {
+  require(!backends.empty(), "multi_gpu_model needs the backend of at least one device");
   check_gpus(options, comm.size());
-  return ModelAccess::parallel(model, comm, backend);
+  return ModelAccess::parallel(model, comm, backends);
 }
 
 Model multi_gpu_model(const Model& model, World& world, const MultiGpuOptions& options) {
-  return multi_gpu_model(model, world.device_comm(), world.backend(), options);
+  return multi_gpu_model(model, world.device_comm(), world.backends(), options);
 }
 
 }  // namespace rondo

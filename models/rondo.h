@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/files.h"
+#include "models/graph/device_scope.h"
 #include "models/layers/advanced_activations.h"
 #include "models/layers/attention.h"
 #include "models/layers/convolution.h"

@@ -141,21 +141,22 @@ namespace {
 
 using Places = std::unordered_map<const Node*, SymbolicTensor>;
 
-// Fills `places` with what stands for each call of `graph`; those of its inputs are there already.
-void flatten(const Graph& graph, Places& places) {
+// Fills `places` with what stands for each call of `graph`; those of its inputs are there already. All run on
+// `device` where that is not -1.
+void flatten(const Graph& graph, Places& places, int device) {
   for (const auto& node : graph.nodes()) {
     if (places.contains(node.get())) continue;
     std::vector<SymbolicTensor> inputs;
     for (const SymbolicTensor& input : node->inputs) inputs.push_back(places.at(input.node().get()));
     const Graph* inner = node->layer->nested();
     if (inner == nullptr) {
-      places[node.get()] =
-          SymbolicTensor(std::make_shared<const Node>(Node{node->layer, inputs, node->output}));
+      places[node.get()] = SymbolicTensor(std::make_shared<const Node>(
+          Node{node->layer, inputs, node->output, device >= 0 ? device : node->device}));
       continue;
     }
     Places within;
     for (size_t i = 0; i < inputs.size(); ++i) within[inner->inputs()[i].node().get()] = inputs[i];
-    flatten(*inner, within);
+    flatten(*inner, within, device >= 0 ? device : node->device);
     places[node.get()] = within.at(inner->outputs().front().node().get());
   }
 }
@@ -167,7 +168,7 @@ std::optional<Graph> Graph::flattened() const {
   if (std::none_of(layers_.begin(), layers_.end(), is_nested)) return std::nullopt;
   Places places;
   for (const SymbolicTensor& input : inputs_) places[input.node().get()] = input;
-  flatten(*this, places);
+  flatten(*this, places, -1);
   Graph flat;
   flat.inputs_ = inputs_;
   for (const SymbolicTensor& output : outputs_) flat.outputs_.push_back(places.at(output.node().get()));
@@ -185,6 +186,15 @@ const std::vector<const Node*>& Graph::consumers(const Node& node) const {
 bool Graph::is_output(const Node& node) const {
   return std::any_of(outputs_.begin(), outputs_.end(),
                      [&](const SymbolicTensor& output) { return output.node().get() == &node; });
+}
+
+int Graph::devices() const {
+  int count = 1;
+  for (const auto& node : nodes_) {
+    const Graph* inner = node->layer->nested();
+    count = std::max(count, node->device < 0 && inner != nullptr ? inner->devices() : node->device + 1);
+  }
+  return count;
 }
 
 int64_t Graph::count_params(bool trainable_only) const {

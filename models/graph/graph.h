@@ -34,6 +34,8 @@ class Graph {
   const std::vector<Weight*>& weights() const { return weights_; }
   const ParameterList& parameters() const { return parameters_; }
   int64_t count_params(bool trainable_only = false) const;
+  // How many devices the calls need: one more than the highest that a device_scope named.
+  int devices() const;
   // The same function with the calls of nested models in their places, for plans: layers keep their names,
   // which may occur twice. Nothing where no model is nested.
   std::optional<Graph> flattened() const;

@@ -1,8 +1,12 @@
 #include "models/graph/graph_compiler.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "models/graph/activation_step.h"
 #include "models/graph/graph.h"
@@ -17,10 +21,11 @@ namespace {
 
 class GraphCompiler {
  public:
-  GraphCompiler(const Graph& graph, KernelBackend& backend, Stream& stream, const PlanRequest& request)
+  GraphCompiler(const Graph& graph, std::vector<KernelBackend*> backends, Stream& stream,
+                const PlanRequest& request)
       : graph_(graph),
         request_(request),
-        builder_(backend, stream, request.rows,
+        builder_(std::move(backends), stream, request.rows,
                  request.purpose == Purpose::kTrain ? Mode::kTraining : Mode::kInference,
                  request.reuse_memory, request.precision) {
     if (objective()) {
@@ -39,7 +44,8 @@ class GraphCompiler {
     if (objective()) {
       append_objective();
     } else {
-      const ValueId output = builder_.canonical(values_.at(graph_.outputs().front().node().get()));
+      const ValueId last = builder_.on_device(values_.at(graph_.outputs().front().node().get()));
+      const ValueId output = builder_.canonical(last);
       const ValueId result = builder_.in_type(output, DType::kF32);
       builder_.tensor(result);
       builder_.plan().output = result;
@@ -67,6 +73,9 @@ class GraphCompiler {
     }
   }
 
+  // Data comes in on the first device.
+  static int device_of(const Node& node) { return node.inputs.empty() ? 0 : std::max(node.device, 0); }
+
   // The only call that reads this one's output; null where there are others.
   const Node* only_reader(const Node& node) const {
     const auto& readers = graph_.consumers(node);
@@ -77,6 +86,7 @@ class GraphCompiler {
   const Node* fused_activation(const Node& node) const {
     const Node* next = only_reader(node);
     if (next == nullptr || !next->layer->is_activation() || takes_logits(*next)) return nullptr;
+    if (device_of(*next) != device_of(node)) return nullptr;
     const ActivationKind kind = next->layer->output_activation();
     if (fuses_relu(*node.layer) && kind == ActivationKind::kRelu) return next;
     return node.layer->fuses_activation() && fused_function(kind) ? next : nullptr;
@@ -93,6 +103,8 @@ class GraphCompiler {
     if (sum == nullptr || !sum->layer->is_sum() || sum->inputs.size() != 2 || waiting_.contains(sum))
       return nullptr;
     const Node* next = only_reader(*sum);
+    if (device_of(*sum) != device_of(node) || (next != nullptr && device_of(*next) != device_of(node)))
+      return nullptr;
     const bool relu = next != nullptr && next->layer->is_activation() && !takes_logits(*next) &&
                       next->layer->output_activation() == ActivationKind::kRelu;
     return relu ? sum : nullptr;
@@ -122,7 +134,9 @@ class GraphCompiler {
     std::vector<ValueId> reads = inputs;
     if (addend >= 0) reads.push_back(addend);
     for (const ValueId read : reads) needs_gradient = needs_gradient || builder_.needs_gradient(read);
-    builder_.begin_layer(needs_gradient, reads);
+    builder_.begin_layer(needs_gradient, reads, device_of(node));
+    for (ValueId& input : inputs) input = builder_.on_device(input);
+    if (addend >= 0) addend = builder_.on_device(addend);
     const DType dtype = node.layer->takes_16_bits() ? builder_.compute_dtype() : DType::kF32;
     for (ValueId& input : inputs) input = builder_.in_type(input, dtype);
     if (addend >= 0) addend = builder_.in_type(addend, dtype);
@@ -160,7 +174,8 @@ class GraphCompiler {
 
   void append_objective() {
     const bool logits = takes_logits(*output_);
-    const ValueId prediction = builder_.in_type(builder_.canonical(values_.at(output_)), DType::kF32);
+    const ValueId last = builder_.on_device(values_.at(output_));
+    const ValueId prediction = builder_.in_type(builder_.canonical(last), DType::kF32);
     append_loss(prediction, logits);
     builder_.append_penalties(request_.sums);
     size_t index = 1;
@@ -261,12 +276,32 @@ class GraphCompiler {
   ValueId probabilities_ = -1;
 };
 
+[[noreturn]] void raise_too_few(const Graph& graph, std::span<KernelBackend* const> backends) {
+  const auto& nodes = graph.nodes();
+  const Node& farthest = **std::max_element(
+      nodes.begin(), nodes.end(), [](const auto& a, const auto& b) { return a->device < b->device; });
+  std::string available;
+  for (size_t d = 0; d < backends.size(); ++d) {
+    available += fmt::format("{}{} ({})", d == 0 ? "" : ", ", d, backends[d]->device().name());
+  }
+  raise<InvalidArgument>(
+      "{} is called on device {} (device_scope), so the model wants the devices 0 to {}, but this rank has "
+      "{}: "
+      "{}. Bind ranks with more (BindOptions::devices_per_rank), or place the layer on one of these",
+      farthest.layer->title(), farthest.device, farthest.device, backends.size(), available);
+}
+
 }  // namespace
 
-std::unique_ptr<Plan> compile_plan(const Graph& graph, KernelBackend& backend, Stream& stream,
-                                   const PlanRequest& request) {
+std::unique_ptr<Plan> compile_plan(const Graph& graph, std::span<KernelBackend* const> backends,
+                                   Stream& stream, const PlanRequest& request) {
   const std::optional<Graph> flat = graph.flattened();
-  return GraphCompiler(flat ? *flat : graph, backend, stream, request).run();
+  const Graph& calls = flat ? *flat : graph;
+  const auto devices = static_cast<size_t>(calls.devices());
+  if (devices > backends.size()) raise_too_few(calls, backends);
+  return GraphCompiler(calls, {backends.begin(), backends.begin() + static_cast<std::ptrdiff_t>(devices)},
+                       stream, request)
+      .run();
 }
 
 }  // namespace rondo

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "models/graph/plan.h"
 #include "runtime/base/precision.h"
@@ -27,8 +28,10 @@ struct PlanRequest {
 
 // Compiles a graph: shapes and layouts fixed, kernels made, memory planned. Weights that no device holds yet
 // are put on the backend's device in the layouts that this plan's kernels choose. Throws Unavailable for an
-// objective on several outputs, and where the backend does not compute in the precision.
-std::unique_ptr<Plan> compile_plan(const Graph& graph, KernelBackend& backend, Stream& stream,
-                                   const PlanRequest& request);
+// objective on several outputs, and where the backend does not compute in the precision. `backends` are those
+// of the rank's devices; weights are put on the first, which `stream` belongs to, too. Throws InvalidArgument
+// for a graph that is placed on more devices.
+std::unique_ptr<Plan> compile_plan(const Graph& graph, std::span<KernelBackend* const> backends,
+                                   Stream& stream, const PlanRequest& request);
 
 }  // namespace rondo

@@ -4,6 +4,7 @@
 
 #include "models/graph/graph.h"
 #include "models/graph/graph_compiler.h"
+#include "models/graph/lanes.h"
 #include "models/graph/plan.h"
 #include "runtime/base/error.h"
 #include "runtime/device/allocate_for.h"
@@ -25,13 +26,21 @@ int64_t still_to_come(const ParameterList& parameters) {
 
 GraphNetwork::GraphNetwork(const Graph& graph, KernelBackend& backend, NetworkOptions options)
     : graph_(graph),
-      backend_(backend),
+      backends_{&backend},
       options_(std::move(options)),
       stream_(backend.device().make_stream()) {
+  backends_.insert(backends_.end(), options_.others.begin(), options_.others.end());
   require(options_.nominal_rows > 0, "a network needs a positive nominal number of rows, got {}",
           options_.nominal_rows);
   if (options_.objective) {
     for (const NamedMetric& metric : options_.objective->metrics) metric_names_.push_back(metric.name);
+  }
+  const auto devices = static_cast<size_t>(graph.devices());
+  if (devices > 1 && devices <= backends_.size()) {
+    lanes_ = make_lanes(std::span(backends_).first(devices));
+    other_arenas_.resize(devices - 1);
+    other_scratch_.resize(devices - 1);
+    other_scratch_data_.resize(devices - 1);
   }
   // Training kernels choose the layouts of the weights, whatever the network is used for first.
   get_plan(options_.nominal_rows, Purpose::kTrain);
@@ -57,14 +66,17 @@ Plan& GraphNetwork::get_plan(int64_t rows, Purpose purpose) {
                             .reuse_memory = options_.reuse_memory,
                             .precision = options_.precision};
   try {
-    auto plan = compile_plan(graph_, backend_, *stream_, request);
+    auto plan = compile_plan(graph_, backends_, *stream_, request);
     reserve(*plan);
-    plan->bind(arena_.data());
+    bind(*plan);
     slot = std::move(plan);
   } catch (const OutOfMemory& error) {
     const std::string fits = what_would_fit(request);
     for (const auto& [key, other] : plans_) {
       if (other) reserve(*other);  // the others had enough and get it back
+    }
+    for (const auto& [key, other] : plans_) {
+      if (other) bind(*other);
     }
     raise<OutOfMemory>("preparing {} rows: {}{}", rows, error.what(), fits);
   }
@@ -74,14 +86,15 @@ Plan& GraphNetwork::get_plan(int64_t rows, Purpose purpose) {
 // Measured on a plan for few rows: kernels hold memory of their own. A little too careful, since not all of
 // it grows with the rows.
 std::string GraphNetwork::what_would_fit(PlanRequest request) {
-  Device& device = backend_.device();
+  if (lanes_) return {};  // which of the devices is short is said already
+  Device& device = backend().device();
   const int64_t wanted = request.rows;
   const DeviceMemory before = device.memory();
   if (before.total == 0) return {};
   request.rows = std::clamp<int64_t>(wanted / 16, 1, 32);
   int64_t fit = 0;
   try {
-    const auto probe = compile_plan(graph_, backend_, *stream_, request);
+    const auto probe = compile_plan(graph_, backends_, *stream_, request);
     const DeviceMemory with = device.memory();
     const auto each =
         static_cast<double>(with.in_use - before.in_use + probe->arena_bytes + probe->scratch_bytes) /
@@ -105,20 +118,44 @@ Plan& GraphNetwork::plan_for(Stream& stream, int64_t rows, Purpose purpose) {
   return get_plan(rows, purpose);
 }
 
-void GraphNetwork::reserve(const Plan& plan) {
-  RONDO_CHECK(pending_ == nullptr || plan.arena_bytes <= arena_.bytes());
-  Device& device = backend_.device();
-  if (plan.scratch_bytes > scratch_.bytes()) {
-    scratch_ = {};
-    scratch_ = allocate_for(device, plan.scratch_bytes, fmt::format("work space for {} rows", plan.rows), {});
+void GraphNetwork::reserve(Plan& plan) {
+  const auto grow = [&](Buffer& buffer, int64_t bytes, Device& device, std::string_view what) {
+    if (buffer && bytes <= buffer.bytes()) return false;
+    buffer = {};
+    buffer =
+        allocate_for(device, std::max<int64_t>(bytes, 64), fmt::format("{} {} rows", what, plan.rows), {});
+    return true;
+  };
+  const auto grow_on = [&](size_t d, const PlanMemory& memory, Buffer& arena, Buffer& scratch) {
+    RONDO_CHECK(pending_ == nullptr || memory.arena_bytes <= arena.bytes());
+    Device& device = backends_[d]->device();
+    if (memory.scratch_bytes > 0) grow(scratch, memory.scratch_bytes, device, "work space for");
+    return grow(arena, memory.arena_bytes, device, "the intermediate results of");
+  };
+  bool moved = grow_on(0, {plan.arena_bytes, plan.scratch_bytes}, arena_, scratch_);
+  for (size_t d = 0; d < plan.others.size(); ++d) {
+    moved |= grow_on(d + 1, plan.others[d], other_arenas_[d], other_scratch_[d]);
+    other_scratch_data_[d] = other_scratch_[d].data();
   }
-  if (arena_ && plan.arena_bytes <= arena_.bytes()) return;
-  arena_ = {};
-  arena_ = allocate_for(device, std::max<int64_t>(plan.arena_bytes, 64),
-                        fmt::format("the intermediate results of {} rows", plan.rows), {});
+  if (lanes_) lanes_->prepare(plan);
+  if (!moved) return;
   for (const auto& [key, other] : plans_) {
-    if (other) other->bind(arena_.data());
+    if (other) bind(*other);
   }
+}
+
+void GraphNetwork::bind(Plan& plan) const {
+  plan.bind(arena_.data(), other_arenas_);
+}
+
+std::optional<std::vector<Buffer>> GraphNetwork::replay_memory() {
+  if (lanes_) return std::nullopt;
+  return std::vector<Buffer>{arena_, scratch_};
+}
+
+void GraphNetwork::run_forward(const Plan& plan, const Execution& on) {
+  if (lanes_) return lanes_->run_forward(plan, on, other_scratch_data_);
+  plan.run_forward(on);
 }
 
 size_t GraphNetwork::sum_count() {
@@ -185,21 +222,23 @@ void GraphNetwork::forward(const Execution& on, const Batch& batch, Mode mode, s
   plan.set_external(plan.label, batch.label.data);
   plan.set_external(plan.weights, batch.weights.data);
   sums_ = sums.data();
-  plan.run_forward({.stream = on.stream, .scratch = scratch_.data(), .state = on.state});
+  run_forward(plan, {.stream = on.stream, .scratch = scratch_.data(), .state = on.state});
   pending_ = mode == Mode::kTraining ? &plan : nullptr;
 }
 
 void GraphNetwork::backward(const Execution& on, GradSink& sink) {
   RONDO_CHECK(pending_ != nullptr);
   const Plan& plan = *std::exchange(pending_, nullptr);
-  plan.run_backward({.stream = on.stream, .scratch = scratch_.data(), .state = on.state}, sink);
+  const Execution here{.stream = on.stream, .scratch = scratch_.data(), .state = on.state};
+  if (lanes_) return lanes_->run_backward(plan, here, other_scratch_data_, sink);
+  plan.run_backward(here, sink);
 }
 
 void GraphNetwork::predict(const Execution& on, const Batch& batch, std::span<float> out) {
   pending_ = nullptr;
   Plan& plan = plan_for(on.stream, batch.rows, Purpose::kPredict);
   set_inputs(plan, batch);
-  plan.run_forward({.stream = on.stream, .scratch = scratch_.data(), .state = on.state});
+  run_forward(plan, {.stream = on.stream, .scratch = scratch_.data(), .state = on.state});
   const Tensor& result = plan.values[static_cast<size_t>(plan.output)].tensor;
   RONDO_CHECK(static_cast<int64_t>(out.size()) == result.desc.elements());
   on.stream.copy(out.data(), result.data, result.bytes());

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "models/graph/config.h"
+#include "models/graph/device_scope.h"
 #include "models/graph/plan_builder.h"
 #include "runtime/base/error.h"
 
@@ -85,7 +86,7 @@ SymbolicTensor LayerHandle::operator()(const std::vector<SymbolicTensor>& inputs
     raise<InvalidArgument>("{} has weights for inputs of shape {} and cannot be called on {}",
                            layer_->title(), layer_->built_for_.front().text(), shapes.front().text());
   }
-  return SymbolicTensor(std::make_shared<const Node>(Node{layer_, inputs, output}));
+  return SymbolicTensor(std::make_shared<const Node>(Node{layer_, inputs, output, scoped_device()}));
 }
 
 Config InputLayer::config() const {

@@ -28,7 +28,8 @@ using ValueId = int;  // a tensor in a plan, see plan.h
 struct Node {
   std::shared_ptr<Layer> layer;
   std::vector<SymbolicTensor> inputs;
-  Shape output;  // of one sample
+  Shape output;     // of one sample
+  int device = -1;  // of the rank's set, from the device_scope around the call; -1: none
 };
 
 // What a layer's call gives: a place in a graph. Copies are the same place.

@@ -35,7 +35,7 @@ int64_t best_offset(const std::vector<const Storage*>& neighbours, int64_t bytes
 
 }  // namespace
 
-int64_t plan_memory(std::vector<Storage>& storages, bool reuse) {
+int64_t plan_memory(std::vector<Storage>& storages, bool reuse, int device) {
   std::vector<size_t> order(storages.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -45,7 +45,7 @@ int64_t plan_memory(std::vector<Storage>& storages, bool reuse) {
   int64_t arena = 0;
   for (const size_t index : order) {
     Storage& storage = storages[index];
-    if (storage.first < 0) continue;
+    if (storage.first < 0 || storage.device != device) continue;
     neighbours.clear();
     for (const Storage* other : placed) {
       if (!reuse || live_together(storage, *other)) neighbours.push_back(other);

@@ -9,7 +9,8 @@ namespace {
 
 std::string place(const Plan& plan, const PlanValue& value) {
   if (value.storage < 0) return "caller";
-  return fmt::format("@{}", plan.storages[static_cast<size_t>(value.storage)].offset);
+  const std::string device = plan.others.empty() ? "" : fmt::format("{}", value.device);
+  return fmt::format("{}@{}", device, plan.storages[static_cast<size_t>(value.storage)].offset);
 }
 
 std::string list(const Plan& plan, const std::vector<ValueId>& ids) {
@@ -27,7 +28,9 @@ void describe_steps(const Plan& plan, std::string_view title, const std::vector<
   out += fmt::format("{}\n", title);
   for (size_t i = 0; i < steps.size(); ++i) {
     const PlanStep& step = steps[i];
-    out += fmt::format("  {:3} {} [{}]\n", i, step.name, step.kernel ? step.kernel->implementation() : "-");
+    const std::string device = plan.others.empty() ? "" : fmt::format(" on device {}", step.device);
+    out += fmt::format("  {:3} {} [{}]{}\n", i, step.name, step.kernel ? step.kernel->implementation() : "-",
+                       device);
     if (!step.reads.empty()) out += fmt::format("        reads  {}\n", list(plan, step.reads));
     if (!step.writes.empty()) out += fmt::format("        writes {}\n", list(plan, step.writes));
     for (const Parameter* parameter : step.ready) {
@@ -39,10 +42,14 @@ void describe_steps(const Plan& plan, std::string_view title, const std::vector<
 
 }  // namespace
 
-void Plan::bind(void* arena) {
-  auto* base = static_cast<std::byte*>(arena);
+void Plan::bind(void* arena, std::span<const Buffer> arenas) {
   for (PlanValue& value : values) {
-    if (value.storage >= 0) value.tensor.data = base + storages[static_cast<size_t>(value.storage)].offset;
+    if (value.storage < 0) continue;
+    void* base = value.device == 0 ? arena : arenas[static_cast<size_t>(value.device) - 1].data();
+    value.tensor.data = static_cast<std::byte*>(base) + storages[static_cast<size_t>(value.storage)].offset;
+  }
+  for (PlanReplica& replica : replicas) {
+    replica.parameter.value = values[static_cast<size_t>(replica.value)].tensor;
   }
 }
 
@@ -68,6 +75,10 @@ std::string Plan::describe() const {
   std::string out =
       fmt::format("plan for {} rows, {}: arena {} bytes, scratch {} bytes\n", rows,
                   mode == Mode::kTraining ? "training" : "inference", arena_bytes, scratch_bytes);
+  for (size_t d = 0; d < others.size(); ++d) {
+    out += fmt::format("device {}: arena {} bytes, scratch {} bytes\n", d + 1, others[d].arena_bytes,
+                       others[d].scratch_bytes);
+  }
   describe_steps(*this, "forward", forward, out);
   if (!backward.empty()) describe_steps(*this, "backward", backward, out);
   return out;

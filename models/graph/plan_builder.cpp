@@ -11,22 +11,25 @@
 
 namespace rondo {
 
-PlanBuilder::PlanBuilder(KernelBackend& backend, Stream& stream, int64_t rows, Mode mode, bool reuse_memory,
-                         Precision precision)
-    : backend_(backend),
+PlanBuilder::PlanBuilder(std::vector<KernelBackend*> backends, Stream& stream, int64_t rows, Mode mode,
+                         bool reuse_memory, Precision precision)
+    : backends_(std::move(backends)),
       stream_(stream),
       reuse_memory_(reuse_memory),
       precision_(precision),
       plan_(std::make_unique<Plan>()) {
-  check_precision(backend, precision);
+  for (const KernelBackend* each : backends_) check_precision(*each, precision);
+  plan_->others.resize(backends_.size() - 1);
   plan_->rows = rows;
   plan_->mode = mode;
 }
 
 ValueId PlanBuilder::add_value(const TensorDesc& desc, std::string name) {
-  plan_->storages.push_back({.bytes = desc.bytes()});
+  plan_->storages.push_back({.bytes = desc.bytes(), .device = device_});
+  writers_.emplace_back(false, -1);
   const int storage = static_cast<int>(plan_->storages.size()) - 1;
-  plan_->values.push_back({.name = std::move(name), .tensor = {.desc = desc}, .storage = storage});
+  plan_->values.push_back(
+      {.name = std::move(name), .tensor = {.desc = desc}, .storage = storage, .device = device_});
   states_.push_back({.needs_gradient = layer_needs_gradient_});
   return static_cast<ValueId>(plan_->values.size()) - 1;
 }
@@ -48,6 +51,7 @@ ValueId PlanBuilder::add_view(ValueId of, const TensorDesc& desc, std::string na
 
 void PlanBuilder::link_view(ValueId source, ValueId view) {
   plan_->values[static_cast<size_t>(view)].storage = storage(source);
+  plan_->values[static_cast<size_t>(view)].device = device(source);
   if (storage(source) >= 0) return;
   ValueId external = source;
   for (const auto& [other, shown] : plan_->external_views) {
@@ -71,6 +75,7 @@ ValueId PlanBuilder::in_layout(ValueId value, const Layout& layout) {
 }
 
 ValueId PlanBuilder::add_copy(ValueId value, const Layout& layout) {
+  RONDO_CHECK(device(value) == device_);
   const TensorDesc from = desc(value);
   TensorDesc to = from;
   to.layout = layout;
@@ -79,7 +84,7 @@ ValueId PlanBuilder::add_copy(ValueId value, const Layout& layout) {
   state(copy).needs_gradient = needs_gradient(value);
   state(copy).copy_of = value;
   state(value).copies.emplace_back(layout, copy);
-  ReorderKernel& kernel = own(backend_.reorder(from, to));
+  ReorderKernel& kernel = own(backend().reorder(from, to));
   const Tensor& source = tensor(value);
   const Tensor& target = tensor(copy);
   add_step({.name = name + ": reorder",
@@ -96,6 +101,7 @@ ValueId PlanBuilder::add_copy(ValueId value, const Layout& layout) {
 ValueId PlanBuilder::in_type(ValueId value, DType dtype) {
   if (desc(value).dtype == dtype) return value;
   if (state(value).converted >= 0) return state(value).converted;
+  RONDO_CHECK(device(value) == device_);
   const ValueId source = canonical(value);
   const TensorDesc from = desc(source);
   const TensorDesc to{from.shape, dtype};
@@ -104,7 +110,7 @@ ValueId PlanBuilder::in_type(ValueId value, DType dtype) {
   state(copy).needs_gradient = needs_gradient(value);
   state(copy).copy_of = source;
   state(value).converted = copy;
-  ReorderKernel& kernel = own(backend_.reorder(from, to));
+  ReorderKernel& kernel = own(backend().reorder(from, to));
   const Tensor& in = tensor(source);
   const Tensor& out = tensor(copy);
   add_step({.name = fmt::format("{}: to {}", name, dtype_name(dtype)),
@@ -134,7 +140,8 @@ ValueId PlanBuilder::flatten(ValueId image) {
   const TensorDesc& from = desc(image);
   if (from.shape.rank() == 2) return image;
   const Shape shape{rows(), from.shape.sample().elements()};
-  plan_->values.push_back({.name = "flattened", .tensor = {.desc = {shape, from.dtype}}});
+  plan_->values.push_back(
+      {.name = "flattened", .tensor = {.desc = {shape, from.dtype}}, .device = device(image)});
   states_.push_back({.needs_gradient = needs_gradient(image), .flat_of = image});
   return static_cast<ValueId>(plan_->values.size()) - 1;
 }
@@ -171,7 +178,7 @@ bool PlanBuilder::will_be_read(int memory) const {
   for (size_t i = 0; i < states_.size(); ++i) {
     const ValueState& each = states_[i];
     const int place = each.flat_of >= 0 ? storage(each.flat_of) : plan_->values[i].storage;
-    if (place == memory && (each.kept || each.reads > 0)) return true;
+    if (place == memory && (each.kept || each.sent || each.reads > 0)) return true;
   }
   return false;
 }
@@ -191,17 +198,30 @@ void PlanBuilder::keep(ValueId value) {
 }
 
 void PlanBuilder::add_step(PlanStep step) {
-  if (step.kernel) plan_->scratch_bytes = std::max(plan_->scratch_bytes, step.kernel->scratch_bytes());
-  (backward_ ? plan_->backward : plan_->forward).push_back(std::move(step));
+  int64_t& scratch =
+      device_ == 0 ? plan_->scratch_bytes : plan_->others[static_cast<size_t>(device_) - 1].scratch_bytes;
+  if (step.kernel) scratch = std::max(scratch, step.kernel->scratch_bytes());
+  step.device = device_;
+  std::vector<PlanStep>& steps = backward_ ? plan_->backward : plan_->forward;
+  for (const ValueId value : step.writes) {
+    if (storage(value) >= 0) {
+      writers_[static_cast<size_t>(storage(value))] = {backward_, static_cast<int>(steps.size())};
+    }
+  }
+  steps.push_back(std::move(step));
 }
 
 void PlanBuilder::on_backward(ValueId out, std::function<void(Gradient)> emit) {
-  if (!backward_ && training() && needs_gradient(out)) tape_.emplace_back(out, std::move(emit));
+  if (!backward_ && training() && needs_gradient(out)) tape_.push_back({out, std::move(emit), device_});
 }
 
 void PlanBuilder::add_gradient(ValueId value, Gradient gradient) {
   if (!needs_gradient(value)) return;
   RONDO_CHECK(desc(gradient.id) == desc(value));
+  if (device(gradient.id) != device(value) || !state(value).arrivals.empty()) {
+    state(value).arrivals.push_back(gradient);
+    return;
+  }
   Gradient& sum = state(value).gradient;
   if (!sum) {
     sum = gradient;
@@ -229,7 +249,7 @@ ValueId PlanBuilder::gradient_value(const TensorDesc& wanted, const Gradient& ov
 }
 
 AddKernel& PlanBuilder::add_kernel(const TensorDesc& desc) {
-  AddKernel& kernel = own(backend_.add(desc));
+  AddKernel& kernel = own(backend().add(desc));
   RONDO_CHECK(kernel.desc() == desc);
   return kernel;
 }
@@ -240,7 +260,7 @@ std::optional<Layout> PlanBuilder::imposed_layout(const Weight& weight) const {
 }
 
 Parameter& PlanBuilder::parameter(Weight& weight, const TensorDesc& desc) {
-  if (!weight.on_device()) put_on_device(weight, desc, backend_, stream_);
+  if (!weight.on_device()) put_on_device(weight, desc, *backends_.front(), stream_);
   RONDO_CHECK(weight.parameter.desc == desc);
   Parameter& parameter = weight.parameter;
   if (training() && parameter.trainable) ++uses_[&parameter].uses;
@@ -248,6 +268,7 @@ Parameter& PlanBuilder::parameter(Weight& weight, const TensorDesc& desc) {
   if (weight.regularizer && std::none_of(penalties_.begin(), penalties_.end(), is_same)) {
     penalties_.push_back({&parameter, weight.regularizer});
   }
+  if (device_ > 0) return replica(weight);
   return parameter;
 }
 
@@ -256,10 +277,10 @@ Parameter& PlanBuilder::parameter(Weight& weight, const TensorDesc& desc) {
 void PlanBuilder::append_penalties(double* const* sum) {
   for (Penalty& penalty : penalties_) {
     const Parameter& parameter = *penalty.parameter;
-    PenaltyKernel& kernel = own(backend_.penalty({.weights = parameter.desc,
-                                                  .rows = rows(),
-                                                  .l1 = penalty.regularizer.l1,
-                                                  .l2 = penalty.regularizer.l2}));
+    PenaltyKernel& kernel = own(backend().penalty({.weights = parameter.desc,
+                                                   .rows = rows(),
+                                                   .l1 = penalty.regularizer.l1,
+                                                   .l2 = penalty.regularizer.l2}));
     penalty.kernel = &kernel;
     add_step({.name = parameter.name + ": penalty",
               .kernel = &kernel,
@@ -296,10 +317,14 @@ WeightOperand PlanBuilder::weight_operand(const Parameter& parameter, DType dtyp
   return {&tensor(copy), copy};
 }
 
-// One step in front of all others: what the kernels read is then the same through the pass.
-void PlanBuilder::round_weights() {
-  if (rounded_.empty()) return;
-  RoundKernel& kernel = own(backend_.round(compute_dtype()));
+// One step in front of all others of the device: what the kernels read is then the same through the pass.
+void PlanBuilder::round_weights(int device, std::vector<PlanStep>& front) {
+  std::vector<std::pair<const Parameter*, ValueId>> rounded;
+  for (const auto& each : rounded_) {
+    if (this->device(each.second) == device) rounded.push_back(each);
+  }
+  if (rounded.empty()) return;
+  RoundKernel& kernel = own(backends_[static_cast<size_t>(device)]->round(compute_dtype()));
   struct Operands {
     std::vector<std::pair<const Parameter*, const Tensor*>> pairs;
     std::vector<Tensor> from, to;  // as they lie in this pass
@@ -308,13 +333,14 @@ void PlanBuilder::round_weights() {
   PlanStep step{.name = fmt::format("weights in {}", dtype_name(compute_dtype())),
                 .kernel = &kernel,
                 .reads = {},
-                .writes = {}};
-  for (const auto& [parameter, copy] : rounded_) {
+                .writes = {},
+                .device = device};
+  for (const auto& [parameter, copy] : rounded) {
     operands->pairs.emplace_back(parameter, &tensor(copy));
     step.writes.push_back(copy);
   }
-  operands->from.resize(rounded_.size());
-  operands->to.resize(rounded_.size());
+  operands->from.resize(rounded.size());
+  operands->to.resize(rounded.size());
   step.run = [&kernel, operands](const Execution& on) {
     for (size_t i = 0; i < operands->pairs.size(); ++i) {
       operands->from[i] = operands->pairs[i].first->value;
@@ -322,17 +348,24 @@ void PlanBuilder::round_weights() {
     }
     kernel.run(on, operands->from, operands->to);
   };
-  plan_->forward.insert(plan_->forward.begin(), std::move(step));
+  front.push_back(std::move(step));
 }
 
 WeightGradient PlanBuilder::begin_weight_gradient(Parameter& parameter) {
-  if (!uses_.at(&parameter).written) return {&parameter.grad, -1};
+  const WeightUse& use = uses_.at(&original(parameter));
+  const bool first = use.spread ? use.parts.empty() && device_ == 0 : !use.written;
+  if (first) return {&parameter.grad, -1};
   const ValueId temporary = add_value(parameter.desc, parameter.name + " gradient");
   return {&tensor(temporary), temporary};
 }
 
 void PlanBuilder::end_weight_gradient(Parameter& parameter, const WeightGradient& gradient) {
-  WeightUse& use = uses_.at(&parameter);
+  WeightUse& use = uses_.at(&original(parameter));
+  if (use.spread) {
+    use.parts.push_back(gradient.temporary);
+    if (--use.uses == 0) spread_.push_back(&original(parameter));
+    return;
+  }
   if (gradient.temporary >= 0) {
     AddKernel& kernel = add_kernel(parameter.desc);
     const Tensor& part = *gradient.tensor;
@@ -349,17 +382,28 @@ void PlanBuilder::end_weight_gradient(Parameter& parameter, const WeightGradient
   plan_->backward.back().ready.push_back(&parameter);
 }
 
-void PlanBuilder::begin_layer(bool needed, std::span<const ValueId> inputs) {
+void PlanBuilder::begin_layer(bool needed, std::span<const ValueId> inputs, int device) {
   layer_needs_gradient_ = training() && needed;
+  device_ = device;
   for (const ValueId input : inputs) --state(input).reads;
+}
+
+void PlanBuilder::end_layer(ValueId out, int reads) {
+  state(out).reads += reads;
+  return_states();
+  device_ = 0;
 }
 
 void PlanBuilder::emit_backward() {
   backward_ = true;
   for (auto entry = tape_.rbegin(); entry != tape_.rend(); ++entry) {
-    const Gradient gradient = state(entry->first).gradient;
-    if (gradient) entry->second(gradient);
+    device_ = entry->device;
+    add_arrivals(entry->out);
+    const Gradient gradient = state(entry->out).gradient;
+    if (gradient) entry->emit(gradient);
   }
+  device_ = 0;
+  finish_spread_weights(-1);
   for (const auto& [parameter, use] : uses_) {
     if (use.uses != 0) raise<InternalError>("the plan makes no final gradient of {}", parameter->name);
   }
@@ -375,20 +419,38 @@ void PlanBuilder::find_lifetimes() {
     place.last = now;
   };
   for (const auto* steps : {&plan_->forward, &plan_->backward}) {
+    std::vector<int> sent;
     for (const PlanStep& step : *steps) {
-      for (const ValueId value : step.reads) touch(value);
+      for (const ValueId value : step.reads) {
+        touch(value);
+        if (device(value) != step.device && storage(value) >= 0) sent.push_back(storage(value));
+      }
       for (const ValueId value : step.writes) touch(value);
       ++now;
     }
+    // What another device copies stays until the pass has ended on both: nothing else tells that it is done.
+    for (const int memory : sent) plan_->storages[static_cast<size_t>(memory)].last = now - 1;
+  }
+  for (const ValueId value : lasting_) {
+    Storage& place = plan_->storages[static_cast<size_t>(storage(value))];
+    place.first = 0;
+    place.last = now;
   }
   if (plan_->output >= 0) touch(plan_->output);
 }
 
 std::unique_ptr<Plan> PlanBuilder::finish() {
   if (training() && plan_->label >= 0) emit_backward();
-  round_weights();
+  std::vector<PlanStep> front;
+  copy_replicas(front);
+  for (int d = 0; d < static_cast<int>(backends_.size()); ++d) round_weights(d, front);
+  plan_->forward.insert(plan_->forward.begin(), std::make_move_iterator(front.begin()),
+                        std::make_move_iterator(front.end()));
   find_lifetimes();
   plan_->arena_bytes = plan_memory(plan_->storages, reuse_memory_);
+  for (size_t d = 0; d < plan_->others.size(); ++d) {
+    plan_->others[d].arena_bytes = plan_memory(plan_->storages, reuse_memory_, static_cast<int>(d) + 1);
+  }
   tape_.clear();
   return std::move(plan_);
 }

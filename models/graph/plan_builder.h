@@ -4,6 +4,10 @@
 // is made; finish() walks those in reverse. Every value has one layout. A kernel that wants another one reads
 // a copy from in_layout(), which is itself an operation with a gradient, so gradients of a value always
 // arrive in the value's own layout.
+//
+// A layer's steps run on the device that its call is placed on, and see nothing of the others: their inputs
+// were brought there before, weights are copies from device 0 where it is another, and so on; see
+// plan_devices.cpp.
 #pragma once
 
 #include <cstdint>
@@ -47,12 +51,14 @@ struct WeightOperand {
 
 class PlanBuilder {
  public:
-  // Without `reuse_memory` every value has memory of its own and nothing is done in place. Throws Unavailable
-  // where the backend does not compute in that precision.
-  PlanBuilder(KernelBackend& backend, Stream& stream, int64_t rows, Mode mode, bool reuse_memory,
-              Precision precision = Precision::kF32);
+  // `backends` are those of the rank's devices, `stream` is of the first. Without `reuse_memory` every value
+  // has memory of its own and nothing is done in place. Throws Unavailable where a backend does not compute
+  // in that precision.
+  PlanBuilder(std::vector<KernelBackend*> backends, Stream& stream, int64_t rows, Mode mode,
+              bool reuse_memory, Precision precision = Precision::kF32);
 
-  KernelBackend& backend() const { return backend_; }
+  // Of the device that the current layer runs on.
+  KernelBackend& backend() const { return *backends_[static_cast<size_t>(device_)]; }
   Mode mode() const { return plan_->mode; }
   bool training() const { return plan_->mode == Mode::kTraining; }
   int64_t rows() const { return plan_->rows; }
@@ -83,6 +89,8 @@ class PlanBuilder {
   // The value itself where it has this type, else a converted copy, made once for all readers. From float32
   // to the type that layers compute in, or back.
   ValueId in_type(ValueId value, DType dtype);
+  // The value itself where it lies on the current device, else a copy, made once for all readers there.
+  ValueId on_device(ValueId value);
   // The same elements, in canonical order, under another shape.
   ValueId reshape(ValueId value, const Shape& shape);
   // As reshape to (rows, features), but free until someone asks for more than flattened_source().
@@ -129,10 +137,10 @@ class PlanBuilder {
   uint32_t next_dropout_stream() { return dropout_streams_++; }
 
   // --- for the compiler
-  // Values made from here on need a gradient when `needed`.
-  void begin_layer(bool needed, std::span<const ValueId> inputs);
-  // `reads` calls will read this value.
-  void end_layer(ValueId out, int reads) { state(out).reads += reads; }
+  // Steps and values made from here on are on `device`, and values need a gradient when `needed`.
+  void begin_layer(bool needed, std::span<const ValueId> inputs, int device = 0);
+  // `reads` calls will read this value. What follows is on device 0.
+  void end_layer(ValueId out, int reads);
   Plan& plan() { return *plan_; }
   // Emits the backward steps from the gradients added so far and plans the memory.
   std::unique_ptr<Plan> finish();
@@ -141,16 +149,28 @@ class PlanBuilder {
   struct ValueState {
     bool needs_gradient = false;
     bool kept = false;
+    bool sent = false;       // another device may be copying it: it stays as it is
     int reads = 0;           // calls that will still read it
     ValueId flat_of = -1;    // a flattened value that nobody needed in memory yet
     ValueId copy_of = -1;    // made by in_layout or reshape from this one
     Gradient gradient = {};  // the sum of those added so far
     std::vector<std::pair<Layout, ValueId>> copies = {};
-    ValueId converted = -1;  // the copy of the other type
+    ValueId converted = -1;               // the copy of the other type
+    std::vector<ValueId> elsewhere = {};  // copies on other devices
+    std::vector<Gradient> arrivals = {};  // gradients that are added when the sum is asked for
   };
   struct WeightUse {
     int uses = 0;  // calls whose gradient is still to come
     bool written = false;
+    // Of a weight that is used on other devices than 0: its gradients so far, -1 for one that is where the
+    // sum will be.
+    bool spread = false;
+    std::vector<ValueId> parts = {};
+  };
+  struct TapeEntry {
+    ValueId out;
+    std::function<void(Gradient)> emit;
+    int device;
   };
   struct Penalty {
     Parameter* parameter = nullptr;
@@ -168,18 +188,39 @@ class PlanBuilder {
   bool will_be_read(int storage) const;
   AddKernel& add_kernel(const TensorDesc& desc);
   void append_penalty_gradient(Parameter& parameter);
-  void round_weights();
+  void round_weights(int device, std::vector<PlanStep>& front);
   void emit_backward();
   void find_lifetimes();
 
-  KernelBackend& backend_;
+  // --- several devices: plan_devices.cpp
+  int device(ValueId value) const { return plan_->values[static_cast<size_t>(value)].device; }
+  ValueId add_transfer(ValueId value);
+  Parameter& replica(Weight& weight);
+  Parameter& original(Parameter& parameter) const;
+  void copy_replicas(std::vector<PlanStep>& front);
+  void return_states();
+  ValueId gradient_here(const Gradient& gradient);
+  void add_arrivals(ValueId value);
+  void finish_spread_weights(int from);
+  void finish_spread_weight(Parameter& parameter, const WeightUse& use);
+  int signal_of(PlanStep& step);
+  std::vector<int> signals_behind(ValueId value);
+  std::vector<int> signals_of_last(int device);
+
+  std::vector<KernelBackend*> backends_;
+  int device_ = 0;  // of the current layer
   Stream& stream_;
   bool reuse_memory_;
   Precision precision_;
   std::unique_ptr<Plan> plan_;
   std::deque<ValueState> states_;
-  std::vector<std::pair<ValueId, std::function<void(Gradient)>>> tape_;
+  std::vector<TapeEntry> tape_;
   std::unordered_map<Parameter*, WeightUse> uses_;
+  std::vector<Parameter*> spread_;             // whose gradients are all there, but not yet added
+  std::vector<PlanReplica*> states_of_layer_;  // replicas of statistics that the current layer updates
+  std::vector<ValueId> lasting_;               // alive through all passes
+  // By storage: the step that wrote it last, as (in the backward pass, its place there).
+  std::vector<std::pair<bool, int>> writers_;
   std::vector<Penalty> penalties_;  // of regularized weights, in the order of their first use
   std::vector<std::pair<const Parameter*, ValueId>> rounded_;  // weights that kernels read in 16 bits
   bool backward_ = false;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdlib>
 #include <map>
+#include <sstream>
 #include <vector>
 
 #include "runtime/base/error.h"
@@ -19,10 +20,14 @@
 namespace rondo {
 namespace {
 
-// The ranks that hold each GPU, in rank order; the error where several hold one.
+// The ranks that hold each GPU, in rank order; the error where several hold one. A rank says its GPUs'
+// numbers, each on a line.
 void check_unique(const Topology& topology, const std::vector<std::string>& uuids) {
   std::map<std::string, std::vector<int>> holders;
-  for (size_t r = 0; r < uuids.size(); ++r) holders[uuids[r]].push_back(static_cast<int>(r));
+  for (size_t r = 0; r < uuids.size(); ++r) {
+    std::istringstream lines(uuids[r]);
+    for (std::string uuid; std::getline(lines, uuid);) holders[uuid].push_back(static_cast<int>(r));
+  }
   for (const auto& [uuid, ranks] : holders) {
     if (ranks.size() < 2) continue;
     std::string names;
@@ -62,8 +67,9 @@ std::unique_ptr<Communicator> connect_devices(Communicator& host, Binding& bindi
                                               const BindOptions& options) {
   const bool gpu = binding.gpus != nullptr;
   if (host.size() == 1) return gpu ? make_self_communicator(*binding.device) : nullptr;
-  const Fact kind{"the device (--device)", gpu ? "a GPU" : "the host's cores" + binding.no_gpu};
-  agree_on(host, std::span(&kind, 1));
+  const std::array bound{Fact{"the device (--device)", gpu ? "a GPU" : "the host's cores" + binding.no_gpu},
+                         Fact{"devices_per_rank", std::to_string(options.devices_per_rank)}};
+  agree_on(host, bound);
   if (!gpu) return nullptr;
   const GpuVersions versions = binding.gpus->versions();
   const std::array facts{
@@ -74,7 +80,9 @@ std::unique_ptr<Communicator> connect_devices(Communicator& host, Binding& bindi
       Fact{"RONDO_CHECK_COLLECTIVES", communicator_options().check_calls ? "yes" : "no"},
   };
   agree_on(host, facts);
-  const std::vector<std::string> uuids = all_gather_strings(host, binding.gpu.uuid);
+  std::string own = binding.gpu.uuid;
+  for (const FurtherDevice& further : binding.further) own += "\n" + further.gpu.uuid;
+  const std::vector<std::string> uuids = all_gather_strings(host, own);
   check_counts(host.topology(), all_gather_strings(host, std::to_string(binding.visible_gpus)));
   if (options.oversubscribe_gpus) return make_staged_communicator(host, *binding.device);
   check_unique(host.topology(), uuids);

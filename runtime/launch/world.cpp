@@ -218,6 +218,12 @@ KernelBackend& World::backend() {
   return *state_->binding.backend;
 }
 
+std::vector<KernelBackend*> World::backends() {
+  std::vector<KernelBackend*> all{&backend()};
+  for (const FurtherDevice& further : state_->binding.further) all.push_back(further.backend.get());
+  return all;
+}
+
 void World::all_or_none(const std::string& what, const std::function<void()>& action) {
   try {
     rondo::all_or_none(*state_->comm, what, action);
@@ -251,8 +257,10 @@ std::string World::banner() {
   const std::string costs = file.empty() || size() == 1 ? std::string() : fmt::format(" (tuned by {})", file);
   const Communicator& joins = state_->device_comm ? *state_->device_comm : comm();
   const bool simulated = state_->binding.gpus != nullptr && state_->binding.gpus->simulated();
+  std::string devices = device().name();
+  for (const FurtherDevice& further : state_->binding.further) devices += " + " + further.device->name();
   return fmt::format("Rondo {}: {} on {}, {}{}\nEach rank: {}; {}{}\nLibraries: {}\n{}", version(), ranks,
-                     hosts, joins.name(), costs, device().name(), backend().name(), state_->binding.no_gpu,
+                     hosts, joins.name(), costs, devices, backend().name(), state_->binding.no_gpu,
                      libraries_of_this_build(), simulated ? kSimulatedNote : "");
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/launch/binding.h"
 
@@ -46,6 +47,8 @@ class World {
   void bind(const BindOptions& options);
   Device& device();
   KernelBackend& backend();
+  // Those of the rank's whole set, backend() the first: BindOptions::devices_per_rank.
+  std::vector<KernelBackend*> backends();
   // The communicator of the ranks' device memory: on host devices comm() itself. The first call is collective
   // (it connects the devices, see connect_devices, and throws what that does); the first one binds, too,
   // where nothing is bound.

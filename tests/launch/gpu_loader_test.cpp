@@ -71,15 +71,16 @@ TEST_F(GpuLoader, TheModulesOwnErrorsArrive) {
 }
 
 TEST(ChooseGpu, ByPlaceAmongThoseAskedFor) {
-  EXPECT_EQ(choose_gpu({}, {.local_rank = 1, .local_size = 2}, 4), 1);
-  EXPECT_EQ(choose_gpu({.gpus = "3,1"}, {.local_rank = 0, .local_size = 2}, 4), 3);
-  EXPECT_EQ(choose_gpu({.gpus = "3,1"}, {.local_rank = 1, .local_size = 2}, 4), 1);
-  EXPECT_EQ(choose_gpu({}, {.local_rank = 3, .local_size = 4}, 1), 0);  // each rank sees only its own
-  EXPECT_EQ(choose_gpu({.oversubscribe_gpus = true}, {.local_rank = 3, .local_size = 4}, 2), 1);
-  EXPECT_THROW(choose_gpu({}, {.local_rank = 0, .local_size = 3}, 2), InvalidArgument);
-  EXPECT_THROW(choose_gpu({.gpus = "1"}, {.local_rank = 0, .local_size = 2}, 4), InvalidArgument);
-  EXPECT_THROW(choose_gpu({.gpus = "0"}, {}, 4), InvalidArgument);
-  EXPECT_THROW(choose_gpu({.gpus = "0,4"}, {.local_rank = 0, .local_size = 2}, 4), InvalidArgument);
+  EXPECT_EQ(choose_gpus({}, {.local_rank = 1, .local_size = 2}, 4), std::vector{1});
+  EXPECT_EQ(choose_gpus({.gpus = "3,1"}, {.local_rank = 0, .local_size = 2}, 4), std::vector{3});
+  EXPECT_EQ(choose_gpus({.gpus = "3,1"}, {.local_rank = 1, .local_size = 2}, 4), std::vector{1});
+  EXPECT_EQ(choose_gpus({}, {.local_rank = 3, .local_size = 4}, 1),
+            std::vector{0});  // each rank sees only its own
+  EXPECT_EQ(choose_gpus({.oversubscribe_gpus = true}, {.local_rank = 3, .local_size = 4}, 2), std::vector{1});
+  EXPECT_THROW(choose_gpus({}, {.local_rank = 0, .local_size = 3}, 2), InvalidArgument);
+  EXPECT_THROW(choose_gpus({.gpus = "1"}, {.local_rank = 0, .local_size = 2}, 4), InvalidArgument);
+  EXPECT_THROW(choose_gpus({.gpus = "0"}, {}, 4), InvalidArgument);
+  EXPECT_THROW(choose_gpus({.gpus = "0,4"}, {.local_rank = 0, .local_size = 2}, 4), InvalidArgument);
 }
 
 }  // namespace
