@@ -35,7 +35,7 @@ endfunction()
 
 # rondo_test(<name> SOURCES <files> DEPENDS <targets> [LABEL unit|multirank|fault|mpi|gpu] [TIMEOUT <seconds>]
 #            [RANKS <numbers of ranks, for mpi tests: one CTest entry each>])
-# A GoogleTest program that CTest runs as one entry.
+# A GoogleTest program that CTest runs as one entry; of two at a time only unit tests run beside others.
 function(rondo_test name)
   cmake_parse_arguments(arg "" "LABEL;TIMEOUT" "SOURCES;DEPENDS;RANKS" ${ARGN})
   if(NOT arg_LABEL)
@@ -43,6 +43,10 @@ function(rondo_test name)
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
+  endif()
+  set(cores 2)
+  if(arg_LABEL STREQUAL "unit")
+    set(cores 1)
   endif()
   if(RONDO_TIMEOUT_FACTOR)  # sanitizers slow programs down
     math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * ${RONDO_TIMEOUT_FACTOR}")
@@ -57,12 +61,12 @@ function(rondo_test name)
     foreach(ranks ${arg_RANKS})
       add_test(NAME ${name}_np${ranks}
                COMMAND ${RONDO_MPIRUN} -np ${ranks} --oversubscribe $<TARGET_FILE:${name}>)
-      set_tests_properties(${name}_np${ranks} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT}
+      set_tests_properties(${name}_np${ranks} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} PROCESSORS ${cores}
         ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
     endforeach()
   else()
     target_link_libraries(${name} PRIVATE GTest::gtest_main)
     add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
+    set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} PROCESSORS ${cores})
   endif()
 endfunction()

@@ -10,4 +10,4 @@ case "${1:-}" in
 esac
 . "$(dirname "${BASH_SOURCE[0]}")/../cmake/setup.sh"
 rondo_set_up all
-exec ctest --test-dir "$rondo_root/build" --output-on-failure --no-tests=error --schedule-random "$@"
+exec ctest --test-dir "$rondo_root/build" --output-on-failure --no-tests=error --schedule-random --parallel 2 "$@"

@@ -107,11 +107,11 @@ class MultiHeadAttentionLayer final : public Layer {
     into.weights.bias->regularizer = options_.bias_regularizer;
   }
 
-  // (..., features) to (all positions, units).
+  // (..., features) to (all positions, units), in the type that layers compute in; scores are float32.
   static ValueId project(PlanBuilder& builder, const Projection& projection, ValueId in, int64_t features,
                          const std::string& name) {
     const int64_t positions = builder.desc(in).shape.elements() / features;
-    const ValueId rows = builder.reshape(in, {positions, features});
+    const ValueId rows = builder.reshape(builder.in_type(in, builder.compute_dtype()), {positions, features});
     auto& kernel = builder.own(
         builder.backend().dense({.input = builder.desc(rows),
                                  .units = projection.units,
@@ -120,7 +120,8 @@ class MultiHeadAttentionLayer final : public Layer {
                                  .input_gradient = builder.needs_gradient(rows),
                                  .tf32 = builder.tf32(),
                                  .kernel_layout = builder.imposed_layout(*projection.weights.kernel)}));
-    return append_linear(builder, kernel, projection.weights, rows, Activation::kLinear, name);
+    const ValueId out = append_linear(builder, kernel, projection.weights, rows, Activation::kLinear, name);
+    return builder.in_type(out, DType::kF32);
   }
 
   // (batch, positions, features) to (batch, heads, positions, dim).

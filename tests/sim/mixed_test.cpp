@@ -83,6 +83,15 @@ Model mixture() {
   return Model({in}, {layers::Softmax{}(x)});
 }
 
+// The rows of an image look at each other.
+Model attention() {
+  const auto in = layers::Input({.shape = {12, 12, 1}});
+  const auto rows = layers::Reshape{.target_shape = {12, 12}}(in);
+  const auto x =
+      layers::MultiHeadAttention{.num_heads = 2, .key_dim = 6, .name = "mha"}(std::vector{rows, rows});
+  return Model({in}, {layers::Dense{.units = 4, .activation = "softmax"}(layers::Flatten{}(x))});
+}
+
 const SyntheticSource& training_data() {
   static const SyntheticSource data({.size = 80, .input_shape = {12, 12, 1}, .classes = 4, .seed = 2});
   return data;
@@ -152,7 +161,7 @@ struct Near {
 TEST(Mixed, TwentyStepsStayNearFloat32) {
   for (const auto& [model, bf16, f16, bf16_at_first, f16_at_first] :
        {Near{mlp, 0.01, 0.0015, 0.005, 0.0005}, Near{cnn, 0.04, 0.04, 0.02, 0.002},
-        Near{mixture, 0.04, 0.04, 0.02, 0.002}}) {
+        Near{mixture, 0.04, 0.04, 0.02, 0.002}, Near{attention, 0.04, 0.04, 0.02, 0.002}}) {
     const Seen exact = train_on(1, {.model = model})[0];
     ASSERT_EQ(exact.losses.size(), 20u);
     ASSERT_LT(exact.losses.back(), exact.losses.front() * 0.6) << "it does not learn";
@@ -193,6 +202,21 @@ TEST(Mixed, PredictionsAreFloat32NearThoseOfTheSameWeights) {
   for (size_t row = 0; row < brain.size(); row += 4) {  // softmax is float32
     EXPECT_NEAR(brain[row] + brain[row + 1] + brain[row + 2] + brain[row + 3], 1.0f, 1e-6f);
   }
+}
+
+TEST(Mixed, AttentionProjectsIn16Bits) {
+  run_ranks(1, [&](Communicator& host) {
+    const auto device = gpus().make_device(0);
+    const auto backend = gpus().make_backend(*device);
+    const auto comm = gpus().make_communicator(host, *device, {});
+    Model own = attention();
+    Model model = multi_gpu_model(own, *comm, *backend);
+    model.compile({.loss = "sparse_categorical_crossentropy", .precision = Precision::kBF16});
+    const std::string plan = model.network(16).describe(16, Mode::kTraining);
+    for (const char* step : {"mha query: to float32", "mha key: to float32", "mha value: to float32"}) {
+      EXPECT_THAT(plan, HasSubstr(step));
+    }
+  });
 }
 
 TEST(Mixed, TwoDevicesTrainAsOneAndTwiceTheSame) {
