@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "models/graph/graph_network.h"
 #include "models/layers/advanced_activations.h"
 #include "models/layers/layer_normalization.h"
 #include "models/layers/padding.h"
@@ -87,9 +88,10 @@ Model mixture() {
 Model attention() {
   const auto in = layers::Input({.shape = {12, 12, 1}});
   const auto rows = layers::Reshape{.target_shape = {12, 12}}(in);
-  const auto x =
+  const auto seen =
       layers::MultiHeadAttention{.num_heads = 2, .key_dim = 6, .name = "mha"}(std::vector{rows, rows});
-  return Model({in}, {layers::Dense{.units = 4, .activation = "softmax"}(layers::Flatten{}(x))});
+  const auto x = layers::Flatten{}(layers::Add{}(std::vector{rows, seen}));
+  return Model({in}, {layers::Dense{.units = 4, .activation = "softmax"}(x)});
 }
 
 const SyntheticSource& training_data() {
