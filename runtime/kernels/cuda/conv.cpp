@@ -33,23 +33,7 @@ Conv2DSpec padded_spec(const Conv2DSpec& spec) {
 }
 
 GroupedConv grouped(const Conv2DSpec& spec, const Shape& output) {
-  const Shape& in = spec.input.shape;
-  return {.window = {.batch = in[0],
-                     .height = in[1],
-                     .width = in[2],
-                     .channels = in[3],
-                     .out_height = output[1],
-                     .out_width = output[2],
-                     .window_height = spec.kernel_size[0],
-                     .window_width = spec.kernel_size[1],
-                     .stride_height = spec.strides[0],
-                     .stride_width = spec.strides[1],
-                     .dilation_height = spec.dilation[0],
-                     .dilation_width = spec.dilation[1],
-                     .top = spec.padding[0],
-                     .left = spec.padding[2]},
-          .filters = spec.filters,
-          .groups = spec.groups};
+  return {.window = window_of(spec, output), .filters = spec.filters, .groups = spec.groups};
 }
 
 // The parameter lies with its filters first, as cuDNN reads it; where a canonical one is imposed, each use

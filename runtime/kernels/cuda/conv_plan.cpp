@@ -6,8 +6,27 @@
 
 #include "runtime/base/error.h"
 #include "runtime/kernels/cuda/check.h"
+#include "runtime/kernels/cuda/loops.h"
 
 namespace rondo::cuda {
+
+WindowGeometry window_of(const Conv2DSpec& spec, const Shape& output) {
+  const Shape& in = spec.input.shape;
+  return {.batch = in[0],
+          .height = in[1],
+          .width = in[2],
+          .channels = in[3],
+          .out_height = output[1],
+          .out_width = output[2],
+          .window_height = spec.kernel_size[0],
+          .window_width = spec.kernel_size[1],
+          .stride_height = spec.strides[0],
+          .stride_width = spec.strides[1],
+          .dilation_height = spec.dilation[0],
+          .dilation_width = spec.dilation[1],
+          .top = spec.padding[0],
+          .left = spec.padding[2]};
+}
 namespace {
 
 // Of one convolution; the plan of a model shares it among all.

@@ -12,6 +12,10 @@
 
 namespace rondo::cuda {
 
+struct WindowGeometry;
+// As own kernels read it.
+WindowGeometry window_of(const Conv2DSpec& spec, const Shape& output);
+
 template <class T, cudnnStatus_t (*kDestroy)(T)>
 struct DescriptorTraits {
   static T empty() { return nullptr; }

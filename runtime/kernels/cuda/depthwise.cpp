@@ -6,6 +6,7 @@
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/kernels/conv.h"
 #include "runtime/kernels/cuda/context.h"
+#include "runtime/kernels/cuda/conv_plan.h"
 #include "runtime/kernels/cuda/layer_factories.h"
 #include "runtime/kernels/geometry.h"
 
@@ -22,22 +23,7 @@ class CudaDepthwise final : public Conv2DKernel {
             "{}: the imposed kernel layout \"{}\" is of another kernel", rondo::describe(spec),
             spec.kernel_layout ? spec.kernel_layout->text() : std::string());
     bias_ = {Shape{spec.filters}, DType::kF32, {}};
-    const Shape &in = spec.input.shape, &out = output_.shape;
-    depthwise_ = {.window = {.batch = in[0],
-                             .height = in[1],
-                             .width = in[2],
-                             .channels = in[3],
-                             .out_height = out[1],
-                             .out_width = out[2],
-                             .window_height = spec.kernel_size[0],
-                             .window_width = spec.kernel_size[1],
-                             .stride_height = spec.strides[0],
-                             .stride_width = spec.strides[1],
-                             .dilation_height = spec.dilation[0],
-                             .dilation_width = spec.dilation[1],
-                             .top = spec.padding[0],
-                             .left = spec.padding[2]},
-                  .multiplier = spec.filters / in[3]};
+    depthwise_ = {.window = window_of(spec, output_.shape), .multiplier = spec.filters / spec.input.shape[3]};
   }
 
   int64_t scratch_bytes() const override {
