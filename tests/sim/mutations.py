@@ -52,8 +52,11 @@ MUTATIONS = [
      [TRAINING, REPLAY]),
     ("what captured steps use stays", "runtime/train/step_replay.cpp", "place.memory = std::move(*memory);", "",
      [REPLAY]),
-    ("staging memory grows behind the work on it", NCCL, "    stream_->synchronize();\n    staging_ = {};",
-     "    staging_ = {};", [ORDER]),
+    ("staging memory that was outgrown stays", NCCL,
+     "    outgrown_.push_back({std::move(staging_), device_.make_event()});\n"
+     "    stream_->record(*outgrown_.back().left);\n", "    staging_ = {};\n", [ORDER]),
+    ("staging memory that was outgrown stays for the work on it", NCCL, "return old.left->happened();", "return true;",
+     [ORDER]),
     ("memory of collectives is zeroed before it is given out", LINK, "  stream.synchronize();\n", "",
      [COLLECTIVES, TRAINING]),
     ("a call is waited for until NCCL has taken it", LINK,

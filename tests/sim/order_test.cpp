@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
@@ -89,9 +87,9 @@ TEST_P(StreamOrder, CollectivesStartBehindTheirEventAndStreamsBehindThem) {
   });
 }
 
-// Exchanges in place of 2000, then of 100000 elements, which want memory between.
-void exchange_twice(Place& place, std::vector<Buffer>& all) {
-  for (const int64_t count : {2000, 100000}) {
+// Exchanges in place of more and more elements, which want memory between.
+void exchange_more_and_more(Place& place, std::vector<Buffer>& all) {
+  for (const int64_t count : {2000, 20000, 100000}) {
     all.push_back(place.filled(count, static_cast<float>(place.host.rank())));
     const auto ready = place.mark();
     place.comm.all_to_all(span(all.back()), span(all.back()), {.after = ready.get()})
@@ -110,25 +108,20 @@ void expect_exchanged(Place& place, const std::vector<Buffer>& all) {
 TEST_P(StreamOrder, MemoryBetweenGrowsBehindTheWorkOnIt) {
   on_gpus(GetParam(), [](Place& place) {
     std::vector<Buffer> all;
-    exchange_twice(place, all);
+    exchange_more_and_more(place, all);
     expect_exchanged(place, all);
   });
 }
 
-// The first call's memory is in use when the second wants more, since the other rank has not come yet; and
-// somebody else gets what it gives back.
-TEST(NcclOrder, MemoryBetweenIsNotGivenBackInUse) {
+// The memory of a call is in use when the next one wants more, since the other rank comes only when all are
+// queued: the host may not wait for it, and nobody else gets it.
+TEST(NcclOrder, MemoryBetweenGrowsWithoutAWaitAndIsNotGivenBackInUse) {
   on_gpus(false, [](Place& place) {
     std::vector<Buffer> all;
     if (place.host.rank() == 1) place.host.barrier().wait();
-    std::thread late([&] {
-      if (place.host.rank() != 0) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // before that nothing can be done
-      place.host.barrier().wait();
-    });
-    exchange_twice(place, all);
+    exchange_more_and_more(place, all);
     const Buffer other = place.device.allocate(8000);
-    late.join();
+    if (place.host.rank() == 0) place.host.barrier().wait();
     expect_exchanged(place, all);
     EXPECT_EQ(place.values(other), std::vector<float>(2000, 0.0f));
   });
