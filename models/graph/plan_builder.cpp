@@ -254,6 +254,12 @@ AddKernel& PlanBuilder::add_kernel(const TensorDesc& desc) {
   return kernel;
 }
 
+// Sums of weights do not care how the elements lie.
+AddKernel& PlanBuilder::weight_sum_kernel(const Parameter& parameter) {
+  if (parameter.desc.layout.canonical()) return add_kernel(parameter.desc);
+  return add_kernel({.shape = {parameter.desc.bytes() / dtype_size(DType::kF32)}});
+}
+
 std::optional<Layout> PlanBuilder::imposed_layout(const Weight& weight) const {
   if (!weight.on_device()) return std::nullopt;
   return weight.parameter.desc.layout;
@@ -367,7 +373,7 @@ void PlanBuilder::end_weight_gradient(Parameter& parameter, const WeightGradient
     return;
   }
   if (gradient.temporary >= 0) {
-    AddKernel& kernel = add_kernel(parameter.desc);
+    AddKernel& kernel = weight_sum_kernel(parameter);
     const Tensor& part = *gradient.tensor;
     const Tensor& sum = parameter.grad;
     add_step({.name = parameter.name + ": add gradients",

@@ -187,6 +187,7 @@ class PlanBuilder {
   void link_view(ValueId source, ValueId view);
   bool will_be_read(int storage) const;
   AddKernel& add_kernel(const TensorDesc& desc);
+  AddKernel& weight_sum_kernel(const Parameter& parameter);
   void append_penalty_gradient(Parameter& parameter);
   void round_weights(int device, std::vector<PlanStep>& front);
   void emit_backward();
@@ -202,6 +203,7 @@ class PlanBuilder {
   ValueId gradient_here(const Gradient& gradient);
   void add_arrivals(ValueId value);
   void finish_spread_weights(int from);
+  void close_spread_weights();
   void finish_spread_weight(Parameter& parameter, const WeightUse& use);
   int signal_of(PlanStep& step);
   std::vector<int> signals_behind(ValueId value);

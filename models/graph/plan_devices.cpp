@@ -165,8 +165,21 @@ void PlanBuilder::copy_replicas(std::vector<PlanStep>& front) {
   }
 }
 
+// No more gradients come: not all calls of a weight need to have one.
+void PlanBuilder::close_spread_weights() {
+  const size_t closed = spread_.size();
+  for (auto& [parameter, use] : uses_) {
+    if (!use.spread || use.uses == 0 || use.parts.empty()) continue;
+    use.uses = 0;
+    spread_.push_back(parameter);
+  }
+  std::sort(spread_.begin() + static_cast<std::ptrdiff_t>(closed), spread_.end(),
+            [](const Parameter* a, const Parameter* b) { return a->name < b->name; });
+}
+
 // Those that need nothing from another device than `from`; all of them where that is -1.
 void PlanBuilder::finish_spread_weights(int from) {
+  if (from < 0) close_spread_weights();
   std::vector<Parameter*> later;
   for (Parameter* parameter : std::exchange(spread_, {})) {
     const WeightUse& use = uses_.at(parameter);
@@ -198,7 +211,7 @@ void PlanBuilder::finish_spread_weight(Parameter& parameter, const WeightUse& us
       continue;
     }
     if (device(part) != 0) part = add_transfer(part);
-    AddKernel& kernel = add_kernel(parameter.desc);
+    AddKernel& kernel = weight_sum_kernel(parameter);
     const Tensor& more = tensor(part);
     add_step({.name = parameter.name + ": add gradients",
               .kernel = &kernel,

@@ -58,7 +58,7 @@ bool StepReplay::capture(const DeviceBatch& input, const std::function<void()>& 
       why = error.what();
     }
   } else {
-    why = "the network's passes change from step to step";
+    why = "the network's passes cannot be captured";
   }
   // What one rank replays and another queues would be the same collectives, but not the same to NCCL.
   int32_t captured = place.step != nullptr ? 1 : 0;

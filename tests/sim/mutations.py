@@ -2,6 +2,7 @@
 """Removes the waits of the GPU path one at a time and shows what notices, on simulated GPUs.
 
     cmake --build BUILD --target rondo_cuda_sim sim_seeds_test sim_replay_test nccl_sim_test sim_order_test \\
+                                 sim_devices_test \\
                                  models_device_test grad_sync_device_test
     tests/sim/mutations.py BUILD [--only TEXT] [--write]
 
@@ -24,8 +25,10 @@ TRAINING = ("sim_seeds_test", "-*Seeds*")
 COLLECTIVES = ("nccl_sim_test", "-*Random*")
 ORDER = ("sim_order_test", "*")
 REPLAY = ("sim_replay_test", "*")
+SETS = ("sim_devices_test", "-*Seeds*")  # ranks of several devices
 # Devices whose streams run later too, and whose copies from pageable memory never block.
 GUARDED = [("models_device_test", "*"), ("grad_sync_device_test", "*")]
+LANES = "models/graph/lanes.cpp"
 STAGED = "runtime/comm/staged/staged_communicator.cpp"
 DEVICE, LINK, NCCL = ("runtime/device/cuda/cuda_device.cpp", "runtime/comm/nccl/nccl_link.cpp",
                       "runtime/comm/nccl/nccl_communicator.cpp")
@@ -33,7 +36,7 @@ DEVICE, LINK, NCCL = ("runtime/device/cuda/cuda_device.cpp", "runtime/comm/nccl/
 # (what goes, file, text, replacement, tests)
 MUTATIONS = [
     ("a stream waits for an event", DEVICE,
-     "RONDO_CHECK_CUDA(cudaStreamWaitEvent(stream_.get(), handle_of(event), 0));", "static_cast<void>(event);",
+     "RONDO_CHECK_CUDA(cudaStreamWaitEvent(handle(), handle_of(event), 0));", "static_cast<void>(event);",
      [TRAINING]),
     ("the host waits for an event", DEVICE,
      "    wait_until(hung_, [this] { return happened(); });\n"
@@ -113,6 +116,24 @@ MUTATIONS = [
      [ORDER, COLLECTIVES]),
     ("staged: the host's result is waited for", STAGED, "  inner_.wait();\n", "", [ORDER, COLLECTIVES]),
     ("staged: wait() waits for the upload of the result", STAGED, "  done_->synchronize();\n", "", [ORDER, COLLECTIVES]),
+    ("several devices: a pass starts behind the work in front of it", LANES,
+     "      lane.stream->wait(*begin_);\n", "", [SETS]),
+    ("several devices: the work in front of a pass is recorded", LANES, "    on.stream.record(*begin_);\n", "", [SETS]),
+    ("several devices: a copy waits for what it reads", LANES,
+     "for (const int signal : step.waits) on.stream.wait(*plan.events[static_cast<size_t>(signal)]);", "", [SETS]),
+    ("several devices: the end of a step is recorded", LANES,
+     "if (step.signal >= 0) on.stream.record(*plan.events[static_cast<size_t>(step.signal)]);", "", [SETS]),
+    ("several devices: work behind a pass waits for all of them", LANES, "      on.stream.wait(*lane.end);\n", "",
+     [SETS]),
+    ("several devices: the end of a pass is recorded", LANES, "      lane.stream->record(*lane.end);\n", "", [SETS]),
+    ("several devices: what another copies stays until the pass has ended", "models/graph/plan_builder.cpp",
+     "plan_->storages[static_cast<size_t>(memory)].last = now - 1;", "static_cast<void>(memory);", [SETS]),
+    ("several devices: what another copies is not overwritten", "models/graph/plan_devices.cpp",
+     "  state(value).sent = true;\n", "", [SETS]),
+    ("several devices: statistics are fetched behind their last update", "models/graph/plan_devices.cpp",
+     "            .waits = signals_of_last(0)});", "            });", [SETS]),
+    ("several devices: statistics come back behind the update", "models/graph/plan_devices.cpp",
+     "              .waits = signals_of_last(from)});", "              });", [SETS]),
 ]
 
 

@@ -107,7 +107,7 @@ class CudaStream final : public Stream {
   Device& device() const override { return device_; }
   void record(Event& event) override { RONDO_CHECK_CUDA(cudaEventRecord(handle_of(event), stream_.get())); }
   void wait(const Event& event) override {
-    RONDO_CHECK_CUDA(cudaStreamWaitEvent(stream_.get(), handle_of(event), 0));
+    RONDO_CHECK_CUDA(cudaStreamWaitEvent(handle(), handle_of(event), 0));
   }
   void synchronize() override {
     wait_until(hung_, [this] { return over(cudaStreamQuery(stream_.get()), "cudaStreamQuery"); });
@@ -115,7 +115,7 @@ class CudaStream final : public Stream {
   }
   void copy(void* to, const void* from, int64_t bytes) override {
     if (bytes <= 0 || to == from) return;
-    RONDO_CHECK_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream_.get()));
+    RONDO_CHECK_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, handle()));
   }
   void fill_zero(void* to, int64_t bytes) override {
     if (bytes <= 0) return;
@@ -126,7 +126,7 @@ class CudaStream final : public Stream {
       std::memset(to, 0, static_cast<size_t>(bytes));
       return;
     }
-    RONDO_CHECK_CUDA(cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream_.get()));
+    RONDO_CHECK_CUDA(cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), handle()));
   }
   bool capturing() const override {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -274,6 +274,9 @@ cudaEvent_t handle_of(const Event& event) {
 }
 int index_of(const Device& device) {
   return as<const CudaDevice>(device, "the device").index();
+}
+void make_current(const Device& device) {
+  RONDO_CHECK_CUDA(cudaSetDevice(index_of(device)));
 }
 std::unique_ptr<Stream> make_urgent_stream(Device& device) {
   return as<CudaDevice>(device, "the device").make_urgent_stream();

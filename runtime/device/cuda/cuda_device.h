@@ -32,6 +32,8 @@ std::unique_ptr<Device> make_cuda_device(int index);
 cudaStream_t handle_of(Stream& stream);
 cudaEvent_t handle_of(const Event& event);
 int index_of(const Device& device);
+// Makes the device's GPU current for the calling thread.
+void make_current(const Device& device);
 // A stream whose work goes first where kernels compete for the GPU.
 std::unique_ptr<Stream> make_urgent_stream(Device& device);
 

@@ -10,6 +10,7 @@ namespace rondo::cuda {
 cublasLtHandle_t Context::cublas() {
   if (!cublas_) {
     cublasLtHandle_t handle = nullptr;
+    make_current(device);
     RONDO_CHECK_CUBLAS(cublasLtCreate(&handle));
     cublas_.reset(handle);
   }
@@ -19,6 +20,7 @@ cublasLtHandle_t Context::cublas() {
 cudnnHandle_t Context::cudnn() {
   if (!cudnn_) {
     cudnnHandle_t handle = nullptr;
+    make_current(device);
     RONDO_CHECK_CUDNN(cudnnCreate(&handle));
     cudnn_.reset(handle);
   }
