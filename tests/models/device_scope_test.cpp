@@ -93,6 +93,9 @@ TEST(DeviceScope, TheSharedLstmGivesTheBitsOfOneDevice) {
   EXPECT_EQ(descend(test::shared_lstm(0, 1), groups.all), one);
   EXPECT_EQ(descend(test::shared_lstm(1, 0), groups.all), one);
   EXPECT_EQ(descend(test::shared_lstm(1, 1), groups.all), one);
+  EXPECT_EQ(descend(test::frozen_branch(1), groups.all), descend(test::frozen_branch(0), groups.all));
+  EXPECT_EQ(descend(test::read_and_overwritten(1), groups.all),
+            descend(test::read_and_overwritten(0), groups.all));
 }
 
 void expect_near(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b,

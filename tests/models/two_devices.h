@@ -34,6 +34,33 @@ inline Graph shared_lstm(int first, int second) {
   return Graph({a, b}, {layers::Dense{.units = 1, .activation = "sigmoid"}(merged)}, 5);
 }
 
+// A frozen layer on `second`, which has nothing to do in the backward pass.
+inline Graph frozen_branch(int second) {
+  const auto in = layers::Input({.shape = {6}});
+  const LayerHandle frozen(layers::Dense{.units = 5, .activation = "tanh"});
+  SymbolicTensor x;
+  {
+    const auto scope = device_scope(second);
+    x = frozen(in);
+  }
+  frozen.layer()->set_trainable(false);
+  return Graph({in}, {layers::Dense{.units = 1, .activation = "sigmoid"}(x)}, 2);
+}
+
+// A value that `second` reads, and that the first device would overwrite behind it.
+inline Graph read_and_overwritten(int second) {
+  const auto in = layers::Input({.shape = {6}});
+  const auto x = layers::Dense{.units = 5}(in);
+  SymbolicTensor there;
+  {
+    const auto scope = device_scope(second);
+    there = layers::Dropout{.rate = 0.3f}(x);
+  }
+  const auto here = layers::Dropout{.rate = 0.3f}(x);
+  const auto both = layers::Concatenate{}({there, here});
+  return Graph({in}, {layers::Dense{.units = 1, .activation = "sigmoid"}(both)}, 2);
+}
+
 struct GradientSink : GradSink {
   void ready(Parameter& parameter) override { order.push_back(parameter.name); }
   std::vector<std::string> order;

@@ -65,6 +65,14 @@ TEST(DeviceSets, TheSharedLstmGivesTheBitsOfOneDevice) {
   EXPECT_EQ(run(test::shared_lstm(1, 0), 2), one);
 }
 
+TEST(DeviceSets, APassEndsOnAllDevices) {
+  EXPECT_EQ(run(test::frozen_branch(1), 2), run(test::frozen_branch(0), 1));
+}
+
+TEST(DeviceSets, WhatAnotherDeviceReadsIsNotOverwritten) {
+  EXPECT_EQ(run(test::read_and_overwritten(1), 2), run(test::read_and_overwritten(0), 1));
+}
+
 TEST(DeviceSets, AnyPlacementGivesTheResultOfOneDevice) {
   for (uint64_t seed = 0; seed < 6; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -157,7 +165,9 @@ TEST(DeviceSets, RanksTakeGpusInARow) {
       },
       ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("2 ranks on this host with 3 devices each want 6 GPUs"),
                                            HasSubstr("there are 4"))));
-  EXPECT_THAT([] { bind(5); }, ThrowsMessage<InvalidArgument>(HasSubstr("want 5 GPUs, but there are 4")));
+  const auto too_many = static_cast<int>(find_gpus().gpus.size()) + 1;
+  EXPECT_THAT([&] { bind(too_many); },
+              ThrowsMessage<InvalidArgument>(HasSubstr(std::to_string(too_many) + " GPUs, but there are ")));
   EXPECT_THROW(bind(0), InvalidArgument);
   const Binding binding = bind(2, {1, 2});
   EXPECT_EQ(binding.further.size(), 1u);
