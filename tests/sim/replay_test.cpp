@@ -307,7 +307,7 @@ TEST(ReplayFailure, NetworksThatCannotBeCapturedAreQueued) {
     EXPECT_EQ(counters().graph_launches, before);
     EXPECT_THAT(said, testing::StartsWith("rank 1"));
     EXPECT_EQ(said.find("not replayed"), said.rfind("not replayed")) << said;
-    EXPECT_THAT(said, HasSubstr(kind == Kind::kSaysSo ? "change from step to step" : "capturing"));
+    EXPECT_THAT(said, HasSubstr(kind == Kind::kSaysSo ? "cannot be captured" : "capturing"));
   }
 }
 
