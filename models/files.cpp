@@ -46,13 +46,14 @@ void put_text(Group& group, const char* name, std::string text) {
   group.attributes[name] = {.is_list = false, .values = {std::move(text)}};
 }
 
-std::string metadata() {
+std::string metadata(KerasDialect dialect) {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
   localtime_r(&now, &parts);
   char text[32] = {};
   std::strftime(text, sizeof(text), "%Y-%m-%d@%H:%M:%S", &parts);
-  return keras::to_json(Config{{"keras_version", keras::kKerasVersion}, {"date_saved", std::string(text)}});
+  return keras::to_json(
+      Config{{"keras_version", keras::keras_version(dialect)}, {"date_saved", std::string(text)}});
 }
 
 const std::string& text_of(const Group& group, const char* name, const std::string& path) {
@@ -84,18 +85,10 @@ struct ModelFiles {
     all_or_none(*comm, what, [&] { action(comm->rank() == 0); });
   }
 
-  static ConfigValue structure(const Model& model) {
-    return structure_config(model.graph(), model.name(), model.state_->sequential);
-  }
-  // Null unless the model is compiled.
-  static const OptimizerConfig* optimizer(const Model& model) {
-    return model.state_->objective ? &model.state_->options.optimizer : nullptr;
-  }
-  static std::optional<ConfigValue> training(const Model& model) {
-    const ModelState& state = *model.state_;
-    if (!state.objective) return std::nullopt;
-    return keras::training_config(
-        {.optimizer = state.options.optimizer, .loss = state.options.loss, .metrics = state.options.metrics});
+  static ConfigValue structure(const Model& model, KerasDialect dialect) {
+    ConfigValue config = structure_config(model.graph(), model.name(), model.state_->sequential);
+    if (dialect == KerasDialect::kTfKeras) return config;
+    return keras::without_keras2_only(config, model.graph());
   }
 };
 
@@ -110,49 +103,70 @@ Model make_model(const ConfigView& view, uint64_t seed) {
   }
 }
 
-FileContent h5_of(const Model& model) {
+keras::TrainingConfig training_of(const CompileOptions& options) {
+  return {.optimizer = options.optimizer, .loss = options.loss, .metrics = options.metrics};
+}
+
+FileContent h5_of(const Model& model, KerasDialect dialect) {
   FileContent content;
-  put_text(content.root, "model_config", keras::to_json(ModelFiles::structure(model)));
-  put_text(content.root, "keras_version", keras::kKerasVersion);
+  put_text(content.root, "model_config", keras::to_json(ModelFiles::structure(model, dialect)));
+  put_text(content.root, "keras_version", keras::keras_version(dialect));
   put_text(content.root, "backend", "tensorflow");
-  if (const auto training = ModelFiles::training(model)) {
-    put_text(content.root, "training_config", keras::to_json(*training));
-  }
-  keras::put_weights(content.root.make_group("model_weights"), model.graph(), model.get_weights());
-  if (const OptimizerConfig* optimizer = ModelFiles::optimizer(model)) {
-    const OptimizerState state = model.optimizer_state();
-    if (state.iterations > 0) {
-      keras::put_optimizer(content.root.make_group("optimizer_weights"), *optimizer, state);
-    }
+  keras::put_weights(content.root.make_group("model_weights"), model.graph(), model.get_weights(), dialect);
+  const CompileOptions* compiled = model.compile_options();
+  if (compiled == nullptr) return content;
+  put_text(content.root, "training_config",
+           keras::to_json(keras::training_config(training_of(*compiled), dialect)));
+  // Keras 3 cannot go on training with a state from an .h5 file, not even with its own.
+  if (dialect == KerasDialect::kKeras3) return content;
+  const OptimizerState state = model.optimizer_state();
+  if (state.iterations > 0) {
+    keras::put_optimizer(content.root.make_group("optimizer_weights"), compiled->optimizer, state);
   }
   return content;
 }
 
 // The state that goes with the optimizer of a compiled model, where the file has one.
-void load_optimizer(Model& model, const Group& root, const std::string& path) {
-  const Group* group = root.find_group("optimizer_weights");
-  if (group == nullptr || group->attributes.empty()) return;
-  const std::string where = path + ": /optimizer_weights";
+void load_optimizer(Model& model, const Group& root, const std::string& path, bool archive) {
+  const char* place = archive ? "optimizer/vars" : "optimizer_weights";
+  const Group* group = root.find_group(place);
+  if (group == nullptr || (archive ? group->arrays.empty() : group->attributes.empty())) return;
+  const std::string where = fmt::format("{}: /{}", path, place);
+  const OptimizerConfig& config = model.compile_options()->optimizer;
   try {
-    model.set_optimizer_state(keras::take_optimizer(*group, *ModelFiles::optimizer(model), where));
+    model.set_optimizer_state(archive ? keras::take_archive_optimizer(*group, config, where)
+                                      : keras::take_optimizer(*group, config, where));
   } catch (const InvalidArgument& error) {
     raise<FileError>("{}: {}; the model can be loaded without it: compile = false", where, error.what());
   }
 }
 
-FileContent archive_of(const Model& model) {
-  ConfigValue structure = keras::keras3_config(ModelFiles::structure(model));
-  FileContent content{.config_json = keras::to_json(structure), .metadata_json = metadata(), .root = {}};
-  keras::put_weights_keras3(content.root, model.graph(), model.get_weights());
+FileContent archive_of(const Model& model, KerasDialect dialect) {
+  FileContent content;
+  const ConfigValue structure = keras::keras3_config(ModelFiles::structure(model, dialect));
+  Config config = *structure.as<Config>();
+  keras::put_weights_keras3(content.root, model.graph(), model.get_weights(), dialect);
+  if (const CompileOptions* compiled = model.compile_options()) {
+    if (model.graph().inputs().size() == 1) {
+      config.set("build_config", Config{{"input_shape", batched_shape_config(model.input_shape())}});
+    }
+    config.set("compile_config", keras::compile_config(training_of(*compiled)));
+    const OptimizerState state = model.optimizer_state();
+    if (state.iterations > 0) {
+      keras::put_archive_optimizer(content.root, compiled->optimizer, state, model.graph(), dialect);
+    }
+  }
+  content.config_json = keras::to_json(config);
+  content.metadata_json = metadata(dialect);
   return content;
 }
 
-FileContent weights_of(const Model& model, Format format) {
+FileContent weights_of(const Model& model, Format format, KerasDialect dialect) {
   FileContent content;
   if (format == Format::kH5) {
-    keras::put_weights(content.root, model.graph(), model.get_weights());
+    keras::put_weights(content.root, model.graph(), model.get_weights(), dialect);
   } else {
-    keras::put_weights_keras3(content.root, model.graph(), model.get_weights());
+    keras::put_weights_keras3(content.root, model.graph(), model.get_weights(), dialect);
   }
   return content;
 }
@@ -168,17 +182,17 @@ void compile_as(Model& model, const ConfigView& view) {
 
 }  // namespace
 
-void Model::save(const std::string& path) const {
+void Model::save(const std::string& path, const SaveOptions& options) const {
   check_file_name(path, false);
   ModelFiles::together(*state_, "saving the model", [&](bool writes) {
-    if (writes) write_model_file(*this, path);
+    if (writes) write_model_file(*this, path, options);
   });
 }
 
-void Model::save_weights(const std::string& path) const {
+void Model::save_weights(const std::string& path, const SaveOptions& options) const {
   const Format format = format_of(path, false);
   ModelFiles::together(*state_, "saving the weights", [&](bool writes) {
-    if (writes) keras::write_file(path, Container::kH5, weights_of(*this, format));
+    if (writes) keras::write_file(path, Container::kH5, weights_of(*this, format, options.dialect));
   });
 }
 
@@ -198,10 +212,10 @@ void Model::load_weights(const std::string& path, const LoadWeightsOptions& opti
   set_weights(values);
 }
 
-std::string Model::to_json(int indent) const {
-  const ConfigValue structure = keras::keras3_config(ModelFiles::structure(*this));
+std::string Model::to_json(int indent, KerasDialect dialect) const {
+  const ConfigValue structure = keras::keras3_config(ModelFiles::structure(*this, dialect));
   Config config = *structure.as<Config>();
-  config.set("keras_version", keras::kKerasVersion);
+  config.set("keras_version", keras::keras_version(dialect));
   config.set("backend", "tensorflow");
   return keras::to_json(config, indent);
 }
@@ -220,20 +234,21 @@ Model load_model(const std::string& path, const LoadModelOptions& options) {
     const auto training = view.find("compile_config");
     if (training && training->is_config() && !training->value().as<Config>()->entries().empty()) {
       compile_as(model, *training);
+      load_optimizer(model, content.root, path, true);
     }
   } else if (content.root.attributes.contains("training_config")) {
     const std::string place = path + ": training_config";
     const ConfigValue training = keras::parse_json(text_of(content.root, "training_config", path), place);
     compile_as(model, ConfigView(training, place));
-    load_optimizer(model, content.root, path);
+    load_optimizer(model, content.root, path, false);
   }
   return model;
 }
 
-void write_model_file(const Model& model, const std::string& path) {
+void write_model_file(const Model& model, const std::string& path, const SaveOptions& options) {
   const bool archive = format_of(path, true) == Format::kArchive;
   keras::write_file(path, archive ? Container::kZip : Container::kH5,
-                    archive ? archive_of(model) : h5_of(model));
+                    archive ? archive_of(model, options.dialect) : h5_of(model, options.dialect));
 }
 
 void check_file_name(const std::string& path, bool weights_only) {

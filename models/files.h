@@ -14,7 +14,7 @@ struct LoadModelOptions {
 };
 
 // A model from a whole-model .h5 file or a .keras archive, of Keras 2.2 up to 3 or ours: structure, weights
-// and, where the file has them, how the model was compiled and (.h5) what its optimizer has learned. The file
+// and, where the file has them, how the model was compiled and what its optimizer has learned. The file
 // itself, not its name, says which it is. Every rank reads the file; ranks that found different files are
 // told apart when training starts. Throws FileError, which names the file, the place in it and what is wrong
 // there: damage, layers or settings that are not supported, weights that do not fit. Damaged and hostile
@@ -28,7 +28,7 @@ Model model_from_json(std::string_view json, uint64_t seed = 0);
 
 // What Model::save does on the rank that writes, whoever the others are: for ModelCheckpoint, which calls it
 // on the first one alone.
-void write_model_file(const Model& model, const std::string& path);
+void write_model_file(const Model& model, const std::string& path, const SaveOptions& options = {});
 
 // Throws now the InvalidArgument that Model::save (or save_weights) would throw for a name with another
 // ending.

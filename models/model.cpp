@@ -296,6 +296,10 @@ void Model::compile(const CompileOptions& options) {
   state_->objective = std::move(objective);
 }
 
+const CompileOptions* Model::compile_options() const {
+  return state_->objective ? &state_->options : nullptr;
+}
+
 History Model::fit(const Source& data, const ModelFitOptions& options) {
   check_data(*state_, data);
   require(options.validation_split >= 0.0 && options.validation_split < 1.0,

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "models/graph/layer.h"
+#include "models/keras/dialect.h"
 #include "models/losses/config.h"
 #include "runtime/base/precision.h"
 #include "runtime/gradsync/bucket_plan.h"
@@ -83,6 +84,10 @@ struct LoadWeightsOptions {
   bool by_name = false;
 };
 
+struct SaveOptions {
+  KerasDialect dialect = KerasDialect::kTfKeras;
+};
+
 // A handle: copies are the same model.
 class Model {
  public:
@@ -108,6 +113,9 @@ class Model {
   // where that is chosen later, fit, evaluate and predict say so.
   void compile(const CompileOptions& options);
 
+  // What compile was called with last, also by load_model; null before.
+  const CompileOptions* compile_options() const;
+
   // Collective over the model's world. Throws InvalidArgument when the model is not compiled or the data does
   // not fit the model or the loss. A later fit goes on with the optimizer's state.
   History fit(const Source& data, const ModelFitOptions& options = {});
@@ -128,16 +136,16 @@ class Model {
   // made from, save and load collectively: the first rank writes, every rank reads, and a failure on one is
   // the same FileError on all. A file is replaced as a whole or not at all.
   //
-  // To .h5 or .hdf5, in the form of tf.keras 2.x: structure, weights, how the model is compiled and its
-  // optimizer's state. To a .keras archive: structure and weights. Throws InvalidArgument for other names.
-  void save(const std::string& path) const;
-  // Weights alone: to .h5 or .hdf5 in the form of tf.keras 2.x, or to .weights.h5 in that of Keras 3.
-  void save_weights(const std::string& path) const;
+  // To .h5, .hdf5 or a .keras archive: structure, weights, how the model is compiled and its optimizer's
+  // state. Throws InvalidArgument for other names.
+  void save(const std::string& path, const SaveOptions& options = {}) const;
+  // Weights alone: to .h5 or .hdf5 in the layout of tf.keras 2.x, or to .weights.h5 in that of archives.
+  void save_weights(const std::string& path, const SaveOptions& options = {}) const;
   // From any of these files, whichever Keras wrote it, also one saved from Keras' own parallel model. Throws
   // FileError that names the first weight that does not fit, with both shapes, before anything is changed.
   void load_weights(const std::string& path, const LoadWeightsOptions& options = {});
-  // The structure, as tf.keras 2.x writes it; in one line, or with `indent` blanks a level.
-  std::string to_json(int indent = -1) const;
+  // The structure; in one line, or with `indent` blanks a level.
+  std::string to_json(int indent = -1, KerasDialect dialect = KerasDialect::kTfKeras) const;
 
   // Readies the network for sub-batches of `rows` and gives it, for programs with a loop of their own.
   GraphNetwork& network(int64_t rows);

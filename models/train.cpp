@@ -144,18 +144,17 @@ int train(World& world, int argc, char** argv) {
                     [&] { made = make_model(options, data.train->input_shape(), data.train->classes()); });
   Model& model = *made;
   Model parallel = multi_gpu_model(model, world);
-  parallel.compile({.optimizer = options.optimizer,
-                    .loss = "sparse_categorical_crossentropy",
-                    .metrics = {"accuracy"},
-                    .buckets = {.bytes = options.bucket_bytes},
-                    .precision = options.precision});
+  const OptimizerState state = loaded_state(model, options);
+  parallel.compile(compile_options(model, options));
+  if (state.iterations > 0) parallel.set_optimizer_state(state);
   if (!trains(options.files)) return apply_model(parallel, *data.validation, options, world);
   std::vector<Callback*> all_callbacks = callbacks->pointers();
   std::optional<ModelCheckpoint> checkpoint;
   if (!options.files.checkpoint.empty()) {
-    all_callbacks.push_back(&checkpoint.emplace(ModelCheckpointOptions{
-        .path = options.files.checkpoint,
-        .save = [&](const std::string& path, bool) { write_model_file(model, path); }}));
+    all_callbacks.push_back(&checkpoint.emplace(
+        ModelCheckpointOptions{.path = options.files.checkpoint, .save = [&](const std::string& path, bool) {
+                                 write_model_file(parallel, path, save_options(options.files));
+                               }}));
   }
   const History history = parallel.fit(*data.train, {.batch_size = options.batch_size,
                                                      .epochs = options.epochs,
@@ -169,8 +168,10 @@ int train(World& world, int argc, char** argv) {
     if (history.end.stopped_by.find("TerminateOnNaN") == std::string::npos) return;
     throw NumericError(history.end.stop_reason);
   });
-  if (!options.files.save.empty()) model.save(options.files.save);
-  if (!options.files.save_weights.empty()) model.save_weights(options.files.save_weights);
+  // The parallel model has the template's layers and weights, and the optimizer.
+  const SaveOptions how = save_options(options.files);
+  if (!options.files.save.empty()) parallel.save(options.files.save, how);
+  if (!options.files.save_weights.empty()) parallel.save_weights(options.files.save_weights, how);
   return 0;
 }
 

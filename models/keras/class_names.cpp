@@ -25,9 +25,9 @@ std::string snake_case(std::string_view name) {
 }
 
 struct Inner {
-  std::string_view weight;     // the first part of the weight's name
-  std::string_view attribute;  // the layer inside, by Keras' name of the attribute
-  std::string_view earlier = {};
+  std::string_view weight;        // the first part of the weight's name
+  std::string_view attribute;     // the layer inside, by Keras' name of the attribute
+  std::string_view earlier = {};  // of tf.keras, and of Keras 3 up to 3.4
 };
 constexpr std::array<Inner, 6> kInner{{
     {"lstm_cell", "cell"},
@@ -54,7 +54,9 @@ std::vector<std::string> VariablePlaces::next(std::string_view weight) {
   for (const Inner& inner : kInner) {
     if (inner.weight != part) continue;
     std::vector<std::string> places{std::string(inner.attribute) + "/" + number};
-    if (!inner.earlier.empty()) places.push_back(std::string(inner.earlier) + "/" + number);
+    if (inner.earlier.empty()) return places;
+    const auto before = dialect_ == KerasDialect::kTfKeras ? places.begin() : places.end();
+    places.insert(before, std::string(inner.earlier) + "/" + number);
     return places;
   }
   return {part + "/" + number};

@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "models/keras/dialect.h"
+
 namespace rondo {
 class Layer;
 }
@@ -13,7 +15,9 @@ class Layer;
 namespace rondo::keras {
 
 // The version whose files ours are like.
-inline constexpr const char* kKerasVersion = "2.15.0";
+constexpr const char* keras_version(KerasDialect dialect) {
+  return dialect == KerasDialect::kKeras3 ? "3.5.0" : "2.15.0";
+}
 
 // "dense", "dense_1", ... for layers in their order.
 class ClassNames {
@@ -25,14 +29,14 @@ class ClassNames {
 };
 
 // Where a layer's weights lie below its group, asked in their order: "vars/0", or "cell/vars/0" for weights
-// of a layer inside it ("lstm_cell/kernel"). The first name is the one to write; Keras up to 3.4 writes
-// others.
+// of a layer inside it ("lstm_cell/kernel"). The first name is the one to write.
 class VariablePlaces {
  public:
-  explicit VariablePlaces(const Layer&) {}
+  VariablePlaces(const Layer&, KerasDialect dialect) : dialect_(dialect) {}
   std::vector<std::string> next(std::string_view weight);
 
  private:
+  KerasDialect dialect_;
   std::unordered_map<std::string, int> counts_;
 };
 

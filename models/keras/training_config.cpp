@@ -1,9 +1,8 @@
 #include "models/keras/training_config.h"
 
 #include <cctype>
-#include <variant>
 
-#include "models/layers/config_parts.h"
+#include "models/keras/optimizer_config.h"
 #include "runtime/base/error.h"
 
 namespace rondo::keras {
@@ -18,111 +17,6 @@ std::string snake_case(const std::string& name) {
     out += static_cast<char>(std::tolower(letter));
   }
   return out;
-}
-
-void set_clipping(Config& config, const Clipping& clip) {
-  if (clip.clipvalue > 0.0) config.set("clipvalue", clip.clipvalue);
-  if (clip.clipnorm > 0.0) config.set("clipnorm", clip.clipnorm);
-  if (clip.global_clipnorm > 0.0) config.set("global_clipnorm", clip.global_clipnorm);
-}
-
-// Calls each(key, setting) for the settings that an optimizer shares with Keras' configuration.
-template <class T, class Each>
-void each_setting(T& settings, const Each& each) {
-  if constexpr (requires { settings.schedule_decay; }) {
-    each("decay", settings.schedule_decay);  // the place that tf.keras gives Nadam's
-  } else {
-    each("decay", settings.decay);
-  }
-  if constexpr (requires { settings.momentum; }) each("momentum", settings.momentum);
-  if constexpr (requires { settings.nesterov; }) each("nesterov", settings.nesterov);
-  if constexpr (requires { settings.rho; }) each("rho", settings.rho);
-  if constexpr (requires { settings.beta_1; }) each("beta_1", settings.beta_1);
-  if constexpr (requires { settings.beta_2; }) each("beta_2", settings.beta_2);
-  if constexpr (requires { settings.epsilon; }) each("epsilon", settings.epsilon);
-  if constexpr (requires { settings.centered; }) each("centered", settings.centered);
-  if constexpr (requires { settings.amsgrad; }) each("amsgrad", settings.amsgrad);
-  if constexpr (requires { settings.weight_decay; }) each("weight_decay", settings.weight_decay);
-  if constexpr (requires { settings.trust_coefficient; }) {
-    each("trust_coefficient", settings.trust_coefficient);
-  }
-  if constexpr (requires { settings.initial_accumulator_value; }) {
-    each("initial_accumulator_value", settings.initial_accumulator_value);
-  }
-}
-
-ConfigValue optimizer_config(const OptimizerConfig& optimizer) {
-  return std::visit(
-      [&](const auto& settings) -> ConfigValue {
-        const std::string name(optimizer_class(optimizer));
-        Config config = {{"name", name}, {"learning_rate", settings.learning_rate}};
-        each_setting(settings, [&](const char* key, const auto& value) { config.set(key, value); });
-        set_clipping(config, settings.clip);
-        return Config{{"class_name", name}, {"config", std::move(config)}};
-      },
-      optimizer);
-}
-
-double learning_rate_of(const ConfigView& config) {
-  const char* key = config.find("learning_rate") ? "learning_rate" : "lr";
-  const ConfigView rate = config[key];
-  if (rate.is_config()) raise<FileError>("{}: schedules of the learning rate are not read", rate.where());
-  return rate.number();
-}
-
-void require_zero(const ConfigView& config, const char* key) {
-  if (const auto found = config.find(key)) {
-    if (const bool* flag = found->value().as<bool>(); flag != nullptr && !*flag) return;
-    if (found->value().as<bool>() != nullptr || found->number() != 0.0) found->fail("0: it is not supported");
-  }
-}
-
-void read_setting(const ConfigView& config, const char* key, double& value) {
-  value = config.number(key, value);
-}
-void read_setting(const ConfigView& config, const char* key, bool& value) {
-  value = config.boolean(key, value);
-}
-
-double clip_from(const ConfigView& config, const char* key) {
-  const auto found = config.find(key);
-  return found && !found->is_null() ? found->number() : 0.0;
-}
-
-OptimizerConfig optimizer_named(const std::string& name, const ConfigView& view) {
-  try {
-    return optimizer_by_name(name);
-  } catch (const InvalidArgument& error) {
-    raise<FileError>("{}: {}", view.where(), error.what());
-  }
-}
-
-OptimizerConfig optimizer_from(const ConfigView& view) {
-  if (view.is_string()) return optimizer_named(view.string(), view);
-  const ConfigObject object = read_object(view);
-  const ConfigView& config = object.config;
-  OptimizerConfig optimizer = optimizer_named(object.class_name, view);
-  require_zero(config, "use_ema");
-  const bool rewritten = config.find("use_ema").has_value();  // Keras 2.11 and later
-  std::visit(
-      [&](auto& settings) {
-        if constexpr (!requires { settings.weight_decay; }) require_zero(config, "weight_decay");
-        if constexpr (!requires { settings.amsgrad; }) require_zero(config, "amsgrad");
-        settings.learning_rate = learning_rate_of(config);
-        each_setting(settings, [&](const char* key, auto& value) { read_setting(config, key, value); });
-        if constexpr (requires { settings.schedule_decay; }) {
-          settings.schedule_decay = config.number("schedule_decay", settings.schedule_decay);  // Keras 2.3
-        }
-        if (rewritten) {
-          if constexpr (requires { settings.schedule_decay; }) settings.schedule_decay = 1.0;
-          if constexpr (requires { settings.epsilon_inside; }) settings.epsilon_inside = true;
-        }
-        settings.clip = {.global_clipnorm = clip_from(config, "global_clipnorm"),
-                         .clipvalue = clip_from(config, "clipvalue"),
-                         .clipnorm = clip_from(config, "clipnorm")};
-      },
-      optimizer);
-  return optimizer;
 }
 
 // A name, a function or an object of Keras' losses and metrics.
@@ -168,6 +62,19 @@ ConfigValue loss_value(const LossConfig& loss) {
   return Config{{"class_name", class_name}, {"config", std::move(config)}};
 }
 
+// The same with the module by which Keras finds the class, and no name for the default reduction.
+ConfigValue archive_loss(const LossConfig& loss) {
+  const ConfigValue value = loss_value(loss);
+  const Config* object = value.as<Config>();
+  if (object == nullptr) return value;
+  Config config = *object->find("config")->as<Config>();
+  if (loss.reduction == Reduction::kSumOverBatchSize) config.set("reduction", "sum_over_batch_size");
+  return Config{{"module", "keras.losses"},
+                {"class_name", *object->find("class_name")},
+                {"config", std::move(config)},
+                {"registered_name", nullptr}};
+}
+
 // The only entry of lists in lists: Keras nests per output.
 ConfigView unwrapped(ConfigView view) {
   while (view.is_list()) {
@@ -189,14 +96,29 @@ void add_metrics(const ConfigView& view, std::vector<MetricConfig>& metrics, int
 
 }  // namespace
 
-ConfigValue training_config(const TrainingConfig& training) {
+ConfigValue training_config(const TrainingConfig& training, KerasDialect dialect) {
   ConfigList metrics;
   for (const MetricConfig& metric : training.metrics) metrics.emplace_back(metric.metric);
   return Config{{"loss", loss_value(training.loss)},
                 {"metrics", std::move(metrics)},
                 {"weighted_metrics", nullptr},
                 {"loss_weights", nullptr},
-                {"optimizer_config", optimizer_config(training.optimizer)}};
+                {"optimizer_config", optimizer_config(training.optimizer, dialect == KerasDialect::kKeras3
+                                                                              ? OptimizerForm::kKeras3H5
+                                                                              : OptimizerForm::kLegacy)}};
+}
+
+ConfigValue compile_config(const TrainingConfig& training) {
+  ConfigList metrics;
+  for (const MetricConfig& metric : training.metrics) metrics.emplace_back(metric.metric);
+  return Config{{"optimizer", optimizer_config(training.optimizer, OptimizerForm::kArchive)},
+                {"loss", archive_loss(training.loss)},
+                {"loss_weights", nullptr},
+                {"metrics", std::move(metrics)},
+                {"weighted_metrics", nullptr},
+                {"run_eagerly", false},
+                {"steps_per_execution", 1},
+                {"jit_compile", false}};
 }
 
 TrainingConfig training_from(const ConfigView& view) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/graph/config.h"
+#include "models/keras/dialect.h"
 #include "models/losses/config.h"
 #include "runtime/optim/optimizer.h"
 
@@ -16,13 +17,14 @@ struct TrainingConfig {
   std::vector<MetricConfig> metrics = {};  // files keep their names
 };
 
-// The attribute training_config of tf.keras 2.x.
-ConfigValue training_config(const TrainingConfig& training);
+// The attribute training_config of .h5 files.
+ConfigValue training_config(const TrainingConfig& training, KerasDialect dialect);
+// The compile_config of .keras archives.
+ConfigValue compile_config(const TrainingConfig& training);
 
 // Reads training_config of .h5 files and compile_config of .keras archives, in the dialects of Keras 2.2 up
-// to
-// 3. Throws FileError for what has no counterpart here: other optimizers, losses with settings of their own,
-// several losses, weighted metrics.
+// to 3. Throws FileError for what has no counterpart here: other optimizers, losses with settings of their
+// own, several losses, weighted metrics.
 TrainingConfig training_from(const ConfigView& view);
 
 }  // namespace rondo::keras

@@ -226,15 +226,16 @@ class LegacyReader {
 // visit(path, variants, layer, weight) for the weights of all layers in the layout of Keras 3: `path` is the
 // layer's group, `variants` what the array may be called in it; and finish(path, next, layer) for each layer.
 template <class Visit, class Finish>
-void walk_keras3(const std::string& above, const Graph& graph, const Visit& visit, const Finish& finish) {
+void walk_keras3(const std::string& above, const Graph& graph, KerasDialect dialect, const Visit& visit,
+                 const Finish& finish) {
   ClassNames names;
   for (const auto& layer : graph.layers()) {
     const std::string path = above + names.next(layer->class_name());
     if (const Graph* inner = layer->nested()) {
-      walk_keras3(path + "/layers/", *inner, visit, finish);
+      walk_keras3(path + "/layers/", *inner, dialect, visit, finish);
       continue;
     }
-    VariablePlaces places(*layer);
+    VariablePlaces places(*layer, dialect);
     for (const auto& weight : layer->weights()) visit(path, places.next(weight->name), *layer, *weight);
     finish(path, places.next("").front(), *layer);
   }
@@ -255,16 +256,18 @@ WeightValues take_keras3(const Group& layers, const Graph& graph, const std::str
     raise<FileError>("{}/{}/{}: is missing; the {} needs it for its weight \"{}\"", where, path,
                      variants.front(), layer.title(), weight.name);
   };
-  walk_keras3("", graph, visit, [&](const std::string& path, const std::string& next, const Layer& layer) {
-    if (layers.find_array(path + "/" + next) == nullptr) return;
-    raise<FileError>("{}/{}/{}: is one weight more than the {} has", where, path, next, layer.title());
-  });
+  walk_keras3("", graph, KerasDialect::kKeras3, visit,
+              [&](const std::string& path, const std::string& next, const Layer& layer) {
+                if (layers.find_array(path + "/" + next) == nullptr) return;
+                raise<FileError>("{}/{}/{}: is one weight more than the {} has", where, path, next,
+                                 layer.title());
+              });
   return values;
 }
 
 }  // namespace
 
-void put_weights(Group& group, const Graph& graph, WeightValues values) {
+void put_weights(Group& group, const Graph& graph, WeightValues values, KerasDialect dialect) {
   RONDO_CHECK(values.size() == graph.weights().size());
   std::vector<std::string> layer_names;
   const auto places = places_of(graph);
@@ -280,16 +283,16 @@ void put_weights(Group& group, const Graph& graph, WeightValues values) {
   }
   put_list(group, "layer_names", layer_names);
   group.attributes["backend"] = {.is_list = false, .values = {"tensorflow"}};
-  group.attributes["keras_version"] = {.is_list = false, .values = {kKerasVersion}};
+  group.attributes["keras_version"] = {.is_list = false, .values = {keras_version(dialect)}};
 }
 
-void put_weights_keras3(Group& group, const Graph& graph, WeightValues values) {
+void put_weights_keras3(Group& group, const Graph& graph, WeightValues values, KerasDialect dialect) {
   RONDO_CHECK(values.size() == graph.weights().size());
   Group& layers = group.make_group("layers");
   group.make_group("vars");  // of the model itself
   const auto places = places_of(graph);
   walk_keras3(
-      "", graph,
+      "", graph, dialect,
       [&](const std::string& path, const std::vector<std::string>& variants, const Layer&,
           const Weight& weight) {
         layers.put_array(path + "/" + variants.front(),

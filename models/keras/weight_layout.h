@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "models/keras/dialect.h"
 #include "models/keras/file_content.h"
 
 namespace rondo {
@@ -22,8 +23,8 @@ namespace rondo::keras {
 // A model's weights in the order of Graph::weights(), each in canonical order.
 using WeightValues = std::vector<std::vector<float>>;
 
-void put_weights(Group& group, const Graph& graph, WeightValues values);
-void put_weights_keras3(Group& group, const Graph& graph, WeightValues values);
+void put_weights(Group& group, const Graph& graph, WeightValues values, KerasDialect dialect);
+void put_weights_keras3(Group& group, const Graph& graph, WeightValues values, KerasDialect dialect);
 
 enum class Match : uint8_t { kOrder, kName };
 

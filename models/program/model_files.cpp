@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "models/files.h"
@@ -43,12 +44,25 @@ void write_npy(const std::string& path, int64_t rows, const Shape& sample, const
   file.commit();
 }
 
+// Whether how the file was compiled counts.
+bool goes_on(const ProgramOptions& options) {
+  return options.action == Action::kTrain && options.files.predict.empty() && !options.optimizer_given;
+}
+
+std::string sparse_name(const std::string& name) {
+  for (const char* known :
+       {"categorical_crossentropy", "categorical_accuracy", "top_k_categorical_accuracy"}) {
+    if (name == known) return "sparse_" + name;
+  }
+  return name;
+}
+
 }  // namespace
 
 Model make_model(const ProgramOptions& options, const Shape& input_shape, int64_t classes) {
   const ModelFileOptions& files = options.files;
   Model model = files.load.empty() ? zoo::make(options.model, input_shape, classes, options.seed)
-                                   : load_model(files.load, {.compile = false});
+                                   : load_model(files.load, {.compile = goes_on(options)});
   if (!files.load.empty()) {
     require(model.input_shape() == input_shape, "{}: the model takes samples of shape {}, the data has {}",
             files.load, model.input_shape().text(), input_shape.text());
@@ -58,6 +72,39 @@ Model make_model(const ProgramOptions& options, const Shape& input_shape, int64_
   }
   if (!files.load_weights.empty()) model.load_weights(files.load_weights);
   return model;
+}
+
+CompileOptions compile_options(const Model& model, const ProgramOptions& options) {
+  const CompileOptions* of_file = model.compile_options();
+  CompileOptions compiled{
+      .optimizer = options.optimizer, .loss = "sparse_categorical_crossentropy", .metrics = {"accuracy"}};
+  if (of_file != nullptr) {
+    compiled = *of_file;
+    compiled.loss.name = sparse_name(compiled.loss.name);
+    for (MetricConfig& metric : compiled.metrics) metric.metric = sparse_name(metric.metric);
+    std::visit(
+        [&](auto& settings) {
+          std::visit(
+              [&](const auto& given) {
+                if (options.learning_rate_given) settings.learning_rate = given.learning_rate;
+                if (options.schedule_given) settings.schedule = given.schedule;
+              },
+              options.optimizer);
+        },
+        compiled.optimizer);
+  }
+  compiled.buckets.bytes = options.bucket_bytes;
+  compiled.precision = options.precision;
+  return compiled;
+}
+
+OptimizerState loaded_state(const Model& model, const ProgramOptions& options) {
+  return model.compile_options() != nullptr && trains(options.files) ? model.optimizer_state()
+                                                                     : OptimizerState{};
+}
+
+SaveOptions save_options(const ModelFileOptions& files) {
+  return {.dialect = files.for_keras3 ? KerasDialect::kKeras3 : KerasDialect::kTfKeras};
 }
 
 bool trains(const ModelFileOptions& files) {

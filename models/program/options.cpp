@@ -42,8 +42,10 @@ cxxopts::Options make_parser() {
        "hold out this part of the training data, its last samples, instead of validating on "
        "the test samples",
        text("0"), "FRACTION")  //
-      ("load", "the model from FILE (.h5 or .keras, also of Keras) instead of --model", optional(),
-       "FILE")  //
+      ("load",
+       "the model from FILE (.h5 or .keras, also of Keras) instead of --model; training goes on with the "
+       "file's optimizer, its state, loss and metrics, as far as the options below name no other",
+       optional(), "FILE")  //
       ("load-weights", "the model's weights from FILE", optional(), "FILE");
   parser.add_options("Training")                                                                        //
       ("epochs", "passes over the data", text("3"), "N")                                                //
@@ -83,7 +85,10 @@ cxxopts::Options make_parser() {
       ("save-weights", "write its weights to FILE (.h5, .hdf5, .weights.h5)", optional(), "FILE")  //
       ("checkpoint",
        "write the model to FILE after every epoch; {epoch}, {val_loss:.2f} and the like are filled in",
-       optional(), "FILE")                                                                   //
+       optional(), "FILE")  //
+      ("keras3",
+       "write these files for Keras 3 where it reads others than tf.keras 2.x (attention layers, an "
+       "optimizer's state)")                                                                 //
       ("evaluate", "print loss and accuracy on the validation samples instead of training")  //
       ("predict", "write the outputs for the validation samples to FILE (.npy) instead of training",
        optional(),
@@ -173,6 +178,7 @@ ModelFileOptions read_files(const Values& values) {
                          .save = values.text("save"),
                          .save_weights = values.text("save-weights"),
                          .checkpoint = values.text("checkpoint"),
+                         .for_keras3 = values.flag("keras3"),
                          .evaluate = values.flag("evaluate"),
                          .predict = values.text("predict")};
   require(files.load.empty() || !values.flag("model"), "--load brings its model along; leave --model out");
@@ -227,6 +233,9 @@ ProgramOptions read(const Values& values) {
   options.steps_per_epoch = values.integer("steps-per-epoch", 0);
   options.seed = static_cast<uint64_t>(values.integer("seed", 0));
   options.optimizer = read_optimizer(values);
+  options.optimizer_given = values.flag("optimizer");
+  options.learning_rate_given = values.flag("learning-rate");
+  options.schedule_given = values.flag("schedule");
   options.binding.device = parse_device(values.text("device"));
   options.binding.gpus = values.text("gpus");
   parse_gpus(options.binding.gpus);

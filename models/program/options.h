@@ -21,9 +21,10 @@ struct ModelFileOptions {
   std::string load_weights;
   std::string save;
   std::string save_weights;
-  std::string checkpoint;  // after every epoch
-  bool evaluate = false;   // instead of training
-  std::string predict;     // a .npy file for the outputs, instead of training
+  std::string checkpoint;   // after every epoch
+  bool for_keras3 = false;  // which files are written; otherwise for tf.keras 2.x
+  bool evaluate = false;    // instead of training
+  std::string predict;      // a .npy file for the outputs, instead of training
 };
 
 struct ProgramOptions {
@@ -38,6 +39,10 @@ struct ProgramOptions {
   int64_t steps_per_epoch = 0;  // 0: one pass over the data
   uint64_t seed = 0;
   OptimizerConfig optimizer;
+  // Whether the command line says so; otherwise what a file of --load says counts.
+  bool optimizer_given = false;
+  bool learning_rate_given = false;
+  bool schedule_given = false;
 
   BindOptions binding;
   Precision precision = Precision::kF32;

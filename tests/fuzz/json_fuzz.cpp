@@ -19,7 +19,8 @@ void read_structure(const ConfigView& view) {
   try {
     const Structure structure = structure_from(view);
     const Graph graph(structure.inputs, structure.outputs, 0);
-    keras::to_json(keras::keras3_config(structure_config(graph, structure.name, structure.sequential)));
+    const ConfigValue config = structure_config(graph, structure.name, structure.sequential);
+    keras::to_json(keras::keras3_config(keras::without_keras2_only(config, graph)));
   } catch (const FileError&) {
   } catch (const InvalidArgument&) {  // of the graph; load_model makes it a FileError
   }
@@ -27,7 +28,9 @@ void read_structure(const ConfigView& view) {
 
 void read_training(const ConfigView& view) {
   try {
-    keras::to_json(keras::training_config(keras::training_from(view)));
+    const keras::TrainingConfig training = keras::training_from(view);
+    keras::to_json(keras::training_config(training, KerasDialect::kTfKeras));
+    keras::to_json(keras::compile_config(training));
   } catch (const FileError&) {
   }
 }

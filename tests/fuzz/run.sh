@@ -33,8 +33,8 @@ compile() {
 }
 
 readers=(models/graph/{config,graph}.cpp models/layers/{structure,call_list,config_parts,registry}.cpp
-         models/keras/{json,keras3_config,training_config,optimizer_layout,weight_layout,class_names}.cpp
-         models/keras/{file_content,wire}.cpp)
+         models/keras/{json,keras3_config,training_config,optimizer_config,optimizer_layout}.cpp
+         models/keras/{weight_layout,class_names,file_content,wire}.cpp)
 unzip=models/keras/helper/zip_file.cpp
 start=$SECONDS
 compile "${readers[@]}" $unzip tests/fuzz/{json,message,zip}_fuzz.cpp tests/fuzz/json_mutator.cpp

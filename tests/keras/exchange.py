@@ -2,7 +2,7 @@
 
 usage: exchange.py PROGRAM GOLDEN RESULTS [models]
 PROGRAM is keras_exchange, GOLDEN the folder of the golden files, RESULTS the Markdown file to write; models, by
-default all, are names of the zoo and of models.py.
+default all, are names of the zoo and of models.py, and "training".
 """
 import datetime
 import os
@@ -56,14 +56,17 @@ def run(*words):
     return done.stdout
 
 
+READERS = ((f"tf_keras {tf_keras.__version__}", tf_keras, ""), (f"keras {keras.__version__}", keras, ".keras3"))
+
+
 def ours_in_keras(name, folder):
     try:
         run("write", name, folder)
     except RuntimeError as problem:
         return note("ours to Keras", name, "-", "-", None, str(problem))
-    base = os.path.join(folder, name)
-    io = read(base + ".io.h5")
-    for label, k in ((f"tf_keras {tf_keras.__version__}", tf_keras), (f"keras {keras.__version__}", keras)):
+    io = read(os.path.join(folder, name) + ".io.h5")
+    for label, k, mark in READERS:
+        base = os.path.join(folder, name) + mark
         k.backend.clear_session()
         for ending in (".h5", ".keras"):
             compare("ours to Keras", name, ending, label,
@@ -123,11 +126,86 @@ def golden_in_ours(folder):
                         read(io)["y"])
 
 
+def small(k):
+    L = k.layers
+    return k.Sequential([L.Input((5,)), L.Dense(6, activation="tanh"), L.BatchNormalization(), L.Dense(3, activation="softmax")],
+                        name="small")
+
+
+OPTIMIZERS = {
+    "sgd": lambda o: o.SGD(0.1), "sgd_momentum": lambda o: o.SGD(0.1, momentum=0.9, nesterov=True),
+    "sgd_decay": lambda o: o.SGD(o.schedules.InverseTimeDecay(0.1, 1, 0.5), momentum=0.5),
+    "rmsprop": lambda o: o.RMSprop(0.01), "rmsprop_centered": lambda o: o.RMSprop(0.01, momentum=0.5, centered=True),
+    "adagrad": lambda o: o.Adagrad(0.05), "adadelta": lambda o: o.Adadelta(1.0), "adam": lambda o: o.Adam(0.01, clipnorm=0.05),
+    "adam_polynomial": lambda o: o.Adam(o.schedules.PolynomialDecay(0.02, 5, 0.001)),
+    "amsgrad": lambda o: o.Adam(0.01, amsgrad=True), "adamw": lambda o: o.AdamW(0.01, weight_decay=0.1),
+    "adamax": lambda o: o.Adamax(0.01), "nadam": lambda o: o.Nadam(0.01),
+}
+
+
+def losses_of(model, io, steps):
+    """Of `steps` further steps on the whole batch."""
+    return [float(np.ravel(model.train_on_batch(io["x"], io["y"]))[0]) for _ in range(steps)]
+
+
+def endings(name, k):
+    """The files from which this Keras goes on as it would have without them: none of Nadam in tf_keras, which multiplies the
+    momenta of one step once for each variable and does not save the product; no .h5 in Keras 3, which builds the
+    optimizer for no variables before it reads the state."""
+    if k is tf_keras and name == "nadam":
+        return ()
+    return (".keras",) if k is keras else (".keras", ".h5")
+
+
+def training(folder):
+    """Two steps, a file, and the two steps after it: here, and there."""
+    rng = np.random.default_rng(3)
+    path = os.path.join(folder, "training.io.h5")
+    with h5py.File(path, "w") as f:
+        f["x"] = rng.normal(size=(12, 5)).astype("float32")
+        f["y"] = np.eye(3, dtype="float32")[rng.integers(0, 3, 12)]
+    io = read(path)
+
+    def continued(k, file):
+        k.backend.clear_session()
+        return losses_of(k.models.load_model(file), io, 2)
+
+    def continued_by_us(file):
+        out = os.path.join(folder, "out.h5")
+        run("continue", file, path, out)
+        return read(out)["losses"]
+
+    for name in run("optimizers").split():
+        base = os.path.join(folder, name)
+        try:
+            run("train", name, path, folder)
+        except RuntimeError as problem:
+            note("ours trained on by Keras", name, "-", "-", None, str(problem))
+            continue
+        for label, k, mark in READERS:
+            for ending in endings(name, k):
+                compare("ours trained on by Keras", name, ending, label, lambda: continued(k, base + mark + ending),
+                        read(base + ".losses.h5")["losses"])
+        for label, k, _ in READERS:
+            k.backend.clear_session()
+            model = small(k)
+            model.compile(OPTIMIZERS[name](k.optimizers), "categorical_crossentropy", metrics=["accuracy"])
+            losses_of(model, io, 2)
+            for ending in (".keras", ".h5"):
+                model.save(base + ".theirs" + ending)
+            wanted = np.asarray(losses_of(model, io, 2), "float32")
+            for ending in (".keras", ".h5") if k is keras else endings(name, k):
+                compare("Keras' trained on by us", name, ending, f"of {label}", lambda: continued_by_us(base + ".theirs" + ending),
+                        wanted)
+
+
 with tempfile.TemporaryDirectory() as folder:
     names = [line.split()[0] for line in run("names").splitlines()]
     for name in names:
         if not chosen or name in chosen:
             ours_in_keras(name, folder)
+    if not chosen or "training" in chosen:
+        training(folder)
     keras_in_ours(folder)
     golden_in_ours(folder)
 
@@ -136,7 +214,8 @@ with open(results, "w") as f:
 
 Written by `tests/keras/run.sh` on {datetime.date.today()}: tf_keras {tf_keras.__version__}, keras {keras.__version__} on
 TensorFlow {tf.__version__}, h5py {h5py.__version__}, all on the CPU. The error is the largest difference of any predicted
-number; up to {TOLERANCE:g} passes. Zoo models have 10 classes and small images here; the others are those of `models.py`.
+number, for training that of the losses of the two steps after the file was written; up to {TOLERANCE:g} passes. Files of ours
+are written for the Keras that reads them (KerasDialect). Zoo models have 10 classes and small images here; the others are those of `models.py`.
 
 {len(rows) - failures} of {len(rows)} exchanges pass.
 

@@ -56,6 +56,37 @@ TEST(Files, KeepWeightsStructureAndTraining) {
             two.root.attributes.at("training_config").values);
 }
 
+// Through every file and dialect; what Keras cannot say becomes what the comments of optimizer_config.h tell.
+TEST(Files, KeepOptimizersAndSchedules) {
+  const Folder folder;
+  const std::vector<std::pair<OptimizerConfig, OptimizerConfig>> all{
+      {SGD{.momentum = 0.5, .decay = 0.25}, SGD{.momentum = 0.5, .schedule = {InverseTimeSchedule{1, 0.25}}}},
+      {RMSprop{.schedule = {ExponentialSchedule{5, 0.5, true}}}, {}},
+      {Adam{.amsgrad = true, .schedule = {PolynomialSchedule{7, 0.125, 2.0, true}}}, {}},
+      {Adagrad{.schedule = {PiecewiseSchedule{{2, 5}, {0.001, 0.5, 0.25}}}}, {}},
+      {AdamW{.weight_decay = 0.5, .schedule = {CosineSchedule{9, 0.25, 0.5, 3}}}, {}},
+      {Nadam{.schedule = {InverseTimeSchedule{3, 0.5}}, .clip = {.global_clipnorm = 2.0}}, {}},
+      {Adadelta{.schedule = {ConstantSchedule{}, 5}}, Adadelta{}},  // no warm-up in Keras
+  };
+  for (const auto& [optimizer, read] : all) {
+    for (const auto dialect : {KerasDialect::kTfKeras, KerasDialect::kKeras3}) {
+      for (const char* name : {"m.h5", "m.keras"}) {
+        Model model = dense(4);
+        model.compile(
+            {.optimizer = optimizer, .loss = {"categorical_crossentropy", {.label_smoothing = 0.25}}});
+        model.save(folder.file(name), {.dialect = dialect});
+        const Model again = load_model(folder.file(name));
+        const OptimizerConfig& got = again.compile_options()->optimizer;
+        const bool as_it_was = describe(got) == describe(optimizer);
+        const bool as_keras = read.index() == optimizer.index() && describe(got) == describe(read);
+        EXPECT_TRUE(as_it_was || as_keras) << describe(got) << " instead of " << describe(optimizer);
+        EXPECT_EQ(again.compile_options()->loss.label_smoothing, 0.25);
+        EXPECT_EQ(again.compile_options()->loss.name, "categorical_crossentropy");
+      }
+    }
+  }
+}
+
 TEST(Files, NameTheFirstWeightThatDoesNotFitAndChangeNothing) {
   const Folder folder;
   dense(4).save_weights(folder.file("four.h5"));

@@ -112,6 +112,13 @@ OPTIMIZERS = {
     "adamax": lambda o: o.Adamax(0.01),
     "nadam": lambda o: o.Nadam(0.01),
 }
+# As they are since Keras 2.11; Nadam of Keras 3, for tf_keras multiplies its momenta once for each variable.
+NEW_OPTIMIZERS = {
+    "new_rmsprop": lambda: tf_keras.optimizers.RMSprop(0.01),
+    "new_adagrad": lambda: tf_keras.optimizers.Adagrad(0.05),
+    "new_nadam": lambda: keras.optimizers.Nadam(0.01),
+    "adamw": lambda: tf_keras.optimizers.AdamW(0.01, weight_decay=0.1),
+}
 
 
 def small(k):
@@ -121,20 +128,26 @@ def small(k):
 
 
 if "mlp" in chosen:
-    for name, make in OPTIMIZERS.items():
-        tf_keras.backend.clear_session()
+    for name in [*OPTIMIZERS, *NEW_OPTIMIZERS]:
+        k = keras if name == "new_nadam" else tf_keras
+        k.backend.clear_session()
         rng = np.random.default_rng(7)
-        model = small(tf_keras)
+        model = small(k)
         give_weights(model, rng)
         before = model.get_weights()
         x = rng.normal(size=(12, 5)).astype("float32")
         y = np.eye(3, dtype="float32")[rng.integers(0, 3, 12)]
-        model.compile(make(tf_keras.optimizers.legacy), "categorical_crossentropy", metrics=["accuracy"])
+        optimizer = NEW_OPTIMIZERS[name]() if name in NEW_OPTIMIZERS else OPTIMIZERS[name](tf_keras.optimizers.legacy)
+        model.compile(optimizer, "categorical_crossentropy", metrics=["accuracy"])
         losses = []
         for step in range(3):
             losses.append(model.train_on_batch(x, y)[0])
             if step == 1 and name in ("adam", "sgd_momentum", "rmsprop"):
                 model.save(path(f"trained_{name}.tf.h5"))  # with optimizer state, one step before the end
+            if step == 1 and name in NEW_OPTIMIZERS:
+                model.save(path(f"trained_{name}.keras"))
+                if name == "adamw":
+                    model.save(path(f"trained_{name}.tf.h5"))
         after = model.get_weights()
         write_io(f"train_{name}.h5", x=x, y=y, losses=losses, **{f"before{i}": w for i, w in enumerate(before)},
                  **{f"after{i}": w for i, w in enumerate(after)})

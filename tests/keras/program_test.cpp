@@ -5,6 +5,8 @@
 #include <cstdlib>
 
 #include "models/files.h"
+#include "models/model.h"
+#include "models/optimizer_state.h"
 #include "models/program/options.h"
 #include "runtime/base/error.h"
 #include "tests/keras/golden.h"
@@ -80,6 +82,35 @@ TEST(Train, SavesLoadsEvaluatesAndPredicts) {
                             testing::Not(HasSubstr("epoch 1"))));
   EXPECT_EQ(run("--load " + folder.file("e01.h5") + " --summary", out), 0);
   EXPECT_THAT(said(), HasSubstr("Total params: 669,706"));
+}
+
+// Two epochs at once, and one, a file, and another: the same steps with the same optimizer.
+TEST(Train, GoesOnWithTheOptimizerOfTheFile) {
+  const test::Folder folder;
+  const std::string out = folder.file("out.txt");
+  const auto said = [&] { return test::read_text(out); };
+  const std::string first =
+      "--model mlp --optimizer nadam --learning-rate 0.002 --epochs 1 --steps-per-epoch 2 --save ";
+  const std::string second = " --epochs 1 --steps-per-epoch 2 --save " + folder.file("after.keras");
+  for (const char* name : {"m.h5", "m.keras"}) {
+    ASSERT_EQ(run(first + folder.file(name), out), 0) << said();
+    ASSERT_EQ(run("--load " + folder.file(name) + second, out), 0) << said();
+    Model after = load_model(folder.file("after.keras"));
+    EXPECT_EQ(after.optimizer_state().iterations, 4);
+    const auto& nadam = std::get<Nadam>(after.compile_options()->optimizer);
+    EXPECT_DOUBLE_EQ(nadam.learning_rate, 0.002);
+    EXPECT_EQ(after.compile_options()->loss.name, "sparse_categorical_crossentropy");
+
+    ASSERT_EQ(run("--load " + folder.file(name) + " --learning-rate 0.5" + second, out), 0) << said();
+    after = load_model(folder.file("after.keras"));
+    EXPECT_EQ(after.optimizer_state().iterations, 4);
+    EXPECT_DOUBLE_EQ(std::get<Nadam>(after.compile_options()->optimizer).learning_rate, 0.5);
+
+    ASSERT_EQ(run("--load " + folder.file(name) + " --optimizer sgd" + second, out), 0) << said();
+    after = load_model(folder.file("after.keras"));
+    EXPECT_EQ(after.optimizer_state().iterations, 2);
+    EXPECT_TRUE(std::holds_alternative<SGD>(after.compile_options()->optimizer));
+  }
 }
 
 }  // namespace
