@@ -219,7 +219,7 @@ are written for the Keras that reads them (KerasDialect). Zoo models have 10 cla
 
 {len(rows) - failures} of {len(rows)} exchanges pass.
 
-| direction | model | file | reader or writer | error | passes |
+| direction | model or optimizer | file | reader or writer | error | passes |
 |---|---|---|---|---|---|
 """)
     f.write("\n".join(rows) + "\n")
