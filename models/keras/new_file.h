@@ -9,7 +9,7 @@
 namespace rondo::keras {
 
 // Throws FileError. Until commit() the file has a temporary name in the same folder; without commit() it is
-// removed.
+// removed; what a killed process left of the same file is removed by the next one.
 class NewFile {
  public:
   explicit NewFile(const std::string& path);
