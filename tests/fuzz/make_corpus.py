@@ -63,6 +63,19 @@ write("message", "legacy", words("layer_names", "a", "b") + layer("a", 2, 2) + l
 write("message", "keras3", group("layers", "".encode() + group("dense", group("vars", array("0", 2, 2) + array("1", 2))) +
                                  group("dense_1", group("vars", array("0", 2, 1) + array("1", 1)))) + number(8))
 
+
+def count(name, value):
+    return number(4) + text(name) + number(1) + number(0) + number(value)
+
+
+layers = group("layers", group("dense", group("vars", array("0", 2, 2) + array("1", 2))) +
+               group("dense_1", group("vars", array("0", 2, 1) + array("1", 1))))
+write("message", "archive.state", layers + group("optimizer", group("vars", count("0", 2) + array("1") + b"".join(
+    array(str(i), 2) for i in range(2, 8)))) + number(8))
+write("message", "legacy.state", group("optimizer_weights", words("weight_names", "iteration:0", "a", "b", "c") + count(
+    "iteration:0", 2) + array("a", 2) + array("b", 2) + array("c", 2)) + words("layer_names", "a", "b") + layer("a", 2, 2) +
+    layer("b", 2, 1) + number(8))
+
 # How a model was compiled, in the words of both.
 with h5py.File(os.path.join(golden, "trained_adam.tf.h5"), "r") as f:
     write("json", "training.tf", json.dumps(json.loads(f.attrs["training_config"]), separators=(",", ":")).encode())

@@ -30,8 +30,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     keras::Wire wire(ends[1], 1 << 20);
     const keras::FileContent content = keras::receive_content(wire);
+    constexpr std::array<OptimizerConfig (*)(), 4> kOptimizers{
+        +[]() -> OptimizerConfig { return SGD{}; },
+        +[]() -> OptimizerConfig { return Adam{.amsgrad = true}; },
+        +[]() -> OptimizerConfig { return Nadam{}; },
+        +[]() -> OptimizerConfig { return RMSprop{.momentum = 0.5, .centered = true}; }};
+    const OptimizerConfig optimizer = kOptimizers[size % kOptimizers.size()]();
     if (const keras::Group* state = content.root.find_group("optimizer_weights")) {
-      keras::take_optimizer(*state, Adam{}, "fuzz");
+      keras::take_optimizer(*state, optimizer, "fuzz");
+    }
+    if (const keras::Group* state = content.root.find_group("optimizer/vars")) {
+      keras::take_archive_optimizer(*state, optimizer, "fuzz");
     }
     keras::take_weights(content.root, graph, "fuzz",
                         size % 2 == 0 ? keras::Match::kOrder : keras::Match::kName);

@@ -69,19 +69,22 @@ TEST_P(Golden, JsonAndWeights) {
 TEST_P(Golden, SurvivesOurOwnFiles) {
   const test::Folder folder;
   Model model = load_model(golden(GetParam().file(".h5")));
-  for (const char* name : {"m.h5", "m.keras"}) {
-    model.save(folder.file(name));
+  const std::vector<std::pair<const char*, KerasDialect>> ways{{"m.h5", KerasDialect::kTfKeras},
+                                                               {"m.keras", KerasDialect::kTfKeras},
+                                                               {"m3.keras", KerasDialect::kKeras3}};
+  for (const auto& [name, dialect] : ways) {
+    model.save(folder.file(name), {.dialect = dialect});
     Model again = load_model(folder.file(name));
     EXPECT_EQ(again.to_json(), model.to_json());
     expect_model(again, GetParam().file(""));
   }
   for (const char* name : {"w.h5", "w.weights.h5"}) {
     model.save_weights(folder.file(name));
-    Model again = model_from_json(model.to_json(2));
+    Model again = model_from_json(model.to_json(2, KerasDialect::kKeras3));
     again.load_weights(folder.file(name));
     EXPECT_EQ(again.get_weights(), model.get_weights());
   }
-  EXPECT_THAT(folder.names(), testing::ElementsAre("m.h5", "m.keras", "w.h5", "w.weights.h5"));
+  EXPECT_THAT(folder.names(), testing::ElementsAre("m.h5", "m.keras", "m3.keras", "w.h5", "w.weights.h5"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Golden,
