@@ -37,6 +37,7 @@ class GraphCompiler {
   }
 
   std::unique_ptr<Plan> run() {
+    for (const auto& node : graph_.nodes()) has_masks_ = has_masks_ || node->layer->makes_mask();
     for (const auto& node : graph_.nodes()) compile_node(*node);
     for (const SymbolicTensor& input : graph_.inputs()) {
       builder_.plan().inputs.push_back(values_.at(input.node().get()));
@@ -60,7 +61,8 @@ class GraphCompiler {
 
   // The loss takes logits where the model ends in the function that belongs to it, as tf.keras does.
   bool takes_logits(const Node& node) const {
-    if (&node != output_ || !graph_.consumers(node).empty()) return false;
+    if (&node != output_ || !graph_.consumers(node).empty() || node.layer->activity_regularizer())
+      return false;
     const ActivationKind last = node.layer->output_activation();
     switch (objective()->loss) {
       case Loss::kCategoricalCrossentropy:
@@ -86,6 +88,7 @@ class GraphCompiler {
   const Node* fused_activation(const Node& node) const {
     const Node* next = only_reader(node);
     if (next == nullptr || !next->layer->is_activation() || takes_logits(*next)) return nullptr;
+    if (node.layer->activity_regularizer() || next->layer->activity_regularizer()) return nullptr;
     if (device_of(*next) != device_of(node)) return nullptr;
     const ActivationKind kind = next->layer->output_activation();
     if (fuses_relu(*node.layer) && kind == ActivationKind::kRelu) return next;
@@ -100,8 +103,10 @@ class GraphCompiler {
   // stands. Null where it is not so. Of two such calls in one sum the first is meant.
   const Node* fused_sum(const Node& node) const {
     const Node* sum = fuses_relu(*node.layer) ? only_reader(node) : nullptr;
-    if (sum == nullptr || !sum->layer->is_sum() || sum->inputs.size() != 2 || waiting_.contains(sum))
+    if (sum == nullptr || !sum->layer->is_sum() || sum->inputs.size() != 2 || waiting_.contains(sum) ||
+        has_masks_)
       return nullptr;
+    if (sum->inputs[0].shape() != sum->inputs[1].shape()) return nullptr;
     const Node* next = only_reader(*sum);
     if (device_of(*sum) != device_of(node) || (next != nullptr && device_of(*next) != device_of(node)))
       return nullptr;
@@ -140,6 +145,9 @@ class GraphCompiler {
     const DType dtype = node.layer->takes_16_bits() ? builder_.compute_dtype() : DType::kF32;
     for (ValueId& input : inputs) input = builder_.in_type(input, dtype);
     if (addend >= 0) addend = builder_.in_type(addend, dtype);
+    std::vector<ValueId> masks = masks_of(node);
+    for (ValueId& each : masks) each = each < 0 ? each : builder_.on_device(each);
+    ValueId mask = node.layer->passes_mask() ? masks.front() : -1;
     ValueId out = -1;
     if (fused_.contains(&node)) {
       out = inputs.front();
@@ -151,15 +159,31 @@ class GraphCompiler {
     } else {
       Layer::Call call{.inputs = inputs, .name = node.layer->name()};
       call.logits = takes_logits(node);
+      call.masks = masks;
+      call.mask = &mask;
       if (const Node* activation = fused_activation(node)) {
         call.fused = fused_function(activation->layer->output_activation());
         fused_.emplace(activation, true);
       }
       out = node.layer->compile(builder_, call);
     }
+    if (const Regularizer activity = node.layer->activity_regularizer(); activity && objective()) {
+      builder_.add_activity_penalty(out, activity);
+    }
     const int readers = static_cast<int>(graph_.consumers(as).size()) + (graph_.is_output(as) ? 1 : 0);
     builder_.end_layer(out, readers);
     values_[&as] = out;
+    if (mask >= 0) output_masks_[&as] = mask;
+  }
+
+  std::vector<ValueId> masks_of(const Node& node) const {
+    std::vector<ValueId> masks;
+    for (const SymbolicTensor& input : node.inputs) {
+      const auto found = output_masks_.find(input.node().get());
+      masks.push_back(found == output_masks_.end() ? -1 : found->second);
+    }
+    if (masks.empty()) masks.push_back(-1);  // an Input
+    return masks;
   }
 
   // Some metrics need the probabilities that the loss does without.
@@ -173,6 +197,13 @@ class GraphCompiler {
   }
 
   void append_objective() {
+    if (output_masks_.contains(output_)) {
+      raise<Unavailable>(
+          "the output of {} has a mask, which losses and metrics do not take into account: end the model in "
+          "a layer that uses the mask up (a recurrent layer without return_sequences, "
+          "GlobalAveragePooling1D, Flatten)",
+          output_->layer->title());
+    }
     const bool logits = takes_logits(*output_);
     const ValueId last = builder_.on_device(values_.at(output_));
     const ValueId prediction = builder_.in_type(builder_.canonical(last), DType::kF32);
@@ -270,9 +301,11 @@ class GraphCompiler {
   const PlanRequest& request_;
   PlanBuilder builder_;
   const Node* output_ = nullptr;  // what the objective is about
+  bool has_masks_ = false;        // some layer makes a mask
   std::unordered_map<const Node*, ValueId> values_;
-  std::unordered_map<const Node*, bool> fused_;           // activation calls that an earlier kernel does
-  std::unordered_map<const Node*, const Node*> waiting_;  // by sum: the call whose kernel does it
+  std::unordered_map<const Node*, ValueId> output_masks_;  // of the calls whose result has a mask
+  std::unordered_map<const Node*, bool> fused_;            // activation calls that an earlier kernel does
+  std::unordered_map<const Node*, const Node*> waiting_;   // by sum: the call whose kernel does it
   ValueId probabilities_ = -1;
 };
 

@@ -6,6 +6,7 @@
 #include "models/graph/graph_compiler.h"
 #include "models/graph/lanes.h"
 #include "models/graph/plan.h"
+#include "models/graph/weight_constraints.h"
 #include "runtime/base/error.h"
 #include "runtime/device/allocate_for.h"
 #include "runtime/kernels/backend.h"
@@ -44,6 +45,10 @@ GraphNetwork::GraphNetwork(const Graph& graph, KernelBackend& backend, NetworkOp
   }
   // Training kernels choose the layouts of the weights, whatever the network is used for first.
   get_plan(options_.nominal_rows, Purpose::kTrain);
+  const auto constrained = [](const Weight* weight) { return static_cast<bool>(weight->constraint); };
+  if (std::any_of(graph.weights().begin(), graph.weights().end(), constrained)) {
+    constraints_ = std::make_unique<WeightConstraints>(graph, this->backend());
+  }
 }
 
 GraphNetwork::~GraphNetwork() = default;
@@ -232,6 +237,10 @@ void GraphNetwork::backward(const Execution& on, GradSink& sink) {
   const Execution here{.stream = on.stream, .scratch = scratch_.data(), .state = on.state};
   if (lanes_) return lanes_->run_backward(plan, here, other_scratch_data_, sink);
   plan.run_backward(here, sink);
+}
+
+void GraphNetwork::constrain(const Execution& on) {
+  if (constraints_) constraints_->run(on);
 }
 
 void GraphNetwork::predict(const Execution& on, const Batch& batch, std::span<float> out) {

@@ -19,6 +19,7 @@ namespace rondo {
 class Graph;
 class KernelBackend;
 class Lanes;
+class WeightConstraints;
 enum class Purpose : uint8_t;
 struct Plan;
 struct PlanRequest;
@@ -53,6 +54,7 @@ class GraphNetwork final : public Network {
   void backward(const Execution& on, GradSink& sink) override;
   // Nothing for a network on several devices: its steps are queued one by one.
   std::optional<std::vector<Buffer>> replay_memory() override;
+  void constrain(const Execution& on) override;
   void predict(const Execution& on, const Batch& batch, std::span<float> out) override;
   Shape output_shape() const override;
 
@@ -89,9 +91,10 @@ class GraphNetwork final : public Network {
   std::vector<Buffer> other_arenas_;
   std::vector<Buffer> other_scratch_;
   std::vector<void*> other_scratch_data_;
-  std::unique_ptr<Lanes> lanes_;  // null where there are none
-  double* sums_ = nullptr;        // where the pass being queued writes loss and metrics
-  Plan* pending_ = nullptr;       // whose backward is due
+  std::unique_ptr<WeightConstraints> constraints_;  // null without
+  std::unique_ptr<Lanes> lanes_;                    // null where there are none
+  double* sums_ = nullptr;                          // where the pass being queued writes loss and metrics
+  Plan* pending_ = nullptr;                         // whose backward is due
 };
 
 // Memory for the gradients of a network's trainable parameters, for programs without a GradSync.

@@ -50,6 +50,15 @@ Weight& Layer::add_weight(std::string name, const Shape& shape, const Initialize
   return *weights_.back();
 }
 
+void Layer::adopt_weights(Layer& inner, const std::string& prefix) {
+  for (auto& weight : inner.weights_) {
+    weight->name = prefix + weight->name;
+    weight->parameter.trainable = weight->trainable && trainable_;
+    weights_.push_back(std::move(weight));
+  }
+  inner.weights_.clear();
+}
+
 void Layer::require_inputs(std::span<const Shape> inputs, size_t count) const {
   require(inputs.size() == count, "{} takes {} input{}, got {}", title(), count, count == 1 ? "" : "s",
           inputs.size());

@@ -1,6 +1,7 @@
 // Layer: a kind of computation with its weights; calling it on tensors that stand for data builds a graph.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "models/graph/activation_kind.h"
 #include "models/graph/initializer.h"
 #include "models/graph/regularizer.h"
+#include "runtime/kernels/constraint.h"
 #include "runtime/tensor/parameter.h"
 #include "runtime/tensor/shape.h"
 
@@ -56,6 +58,7 @@ struct Weight {
   // canonical order: (3, 3, 8, 2) of a depthwise convolution is (3, 3, 1, 16) to its kernel.
   Shape shape = {};
   Regularizer regularizer = {};
+  Constraint constraint = {};
   bool trainable = true;     // the parameter is trained where its layer is trainable too
   Parameter parameter = {};  // its name is "<layer>/<weight>" once the layer belongs to a model
   RandomKey key = {};        // of the initial values, once the layer belongs to a model
@@ -112,6 +115,15 @@ class Layer {
   // others are given float32.
   virtual bool takes_16_bits() const { return false; }
 
+  // A penalty on the layer's result: as in Keras its sum over the batch is divided by the batch's rows.
+  virtual Regularizer activity_regularizer() const { return {}; }
+
+  // Masks say which positions of a sequence count. As in tf.keras, a layer that passes_mask() hands its first
+  // input's on; the others' results have none, unless compile() says one.
+  virtual bool passes_mask() const { return false; }
+  // The layer's result has a mask where its inputs have none.
+  virtual bool makes_mask() const { return false; }
+
   // The layer adds its inputs, and does nothing else.
   virtual bool is_sum() const { return false; }
   // Where the backend fuses_norm(): the layer's kernel can add another tensor to its result, and then apply
@@ -124,6 +136,13 @@ class Layer {
     std::optional<Activation> fused = std::nullopt;  // applied behind the layer by its kernel
     ValueId addend = -1;  // of the result's shape: added to it in front of `fused`, by the layer's kernel
     bool logits = false;  // leave output_activation() out
+    // By input, -1 where it has no mask, and the result's: float32 (rows, ...), the input's axes but the
+    // last.
+    std::vector<ValueId> masks = {};
+    ValueId* mask = nullptr;  // preset by passes_mask(); compile() may set another
+    bool masked() const {
+      return std::any_of(masks.begin(), masks.end(), [](ValueId each) { return each >= 0; });
+    }
   };
   // Appends the layer's steps to a plan and gives its output.
   virtual ValueId compile(PlanBuilder& builder, const Call& call) = 0;
@@ -132,6 +151,9 @@ class Layer {
   friend class LayerHandle;
   Weight& add_weight(std::string name, const Shape& shape, const Initializer& initializer,
                      bool trainable = true);
+  // Takes the weights of a layer inside of this one, whose names get `prefix` in front; `inner` goes on using
+  // them.
+  void adopt_weights(Layer& inner, const std::string& prefix);
   // Throws unless there are `count` inputs.
   void require_inputs(std::span<const Shape> inputs, size_t count) const;
   // Throws unless the input has `rank` axes, batch not counted; `needs` describes them.

@@ -16,9 +16,9 @@ ValueId append(PlanBuilder& builder, const PermuteSpec& spec, ValueId x, const s
 }  // namespace
 
 ValueId append_permute(PlanBuilder& builder, ValueId in, const std::vector<int>& axes,
-                       const std::string& name) {
+                       const std::string& name, int reversed) {
   const ValueId x = builder.canonical(in);
-  const PermuteSpec spec{.input = builder.desc(x), .axes = axes};
+  const PermuteSpec spec{.input = builder.desc(x), .axes = axes, .reversed = reversed};
   const ValueId y = append(builder, spec, x, name);
   builder.on_backward(y, [&builder, spec, x, name](Gradient gradient) {
     builder.add_gradient(x, {append(builder, reverse(spec), gradient.id, name + ": gradient"), true});

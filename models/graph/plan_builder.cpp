@@ -139,7 +139,7 @@ ValueId PlanBuilder::reshape(ValueId value, const Shape& shape) {
 ValueId PlanBuilder::flatten(ValueId image) {
   const TensorDesc& from = desc(image);
   if (from.shape.rank() == 2) return image;
-  const Shape shape{rows(), from.shape.sample().elements()};
+  const Shape shape{from.shape[0], from.shape.sample().elements()};
   plan_->values.push_back(
       {.name = "flattened", .tensor = {.desc = {shape, from.dtype}}, .device = device(image)});
   states_.push_back({.needs_gradient = needs_gradient(image), .flat_of = image});
@@ -296,6 +296,41 @@ void PlanBuilder::append_penalties(double* const* sum) {
                 kernel.add_loss(on, parameter.value, *sum);
               }});
   }
+  for (const auto& [value, spec] : activity_penalties_) {
+    const ValueId here = on_device(value);
+    PenaltyKernel& kernel = own(backend().penalty(spec));
+    const Tensor& at = tensor(here);
+    add_step({.name = plan_->values[static_cast<size_t>(value)].name + ": activity penalty",
+              .kernel = &kernel,
+              .reads = {here},
+              .writes = {},
+              .run = [&kernel, &at, sum](const Execution& on) { kernel.add_loss(on, at, *sum); }});
+  }
+}
+
+// The sum over all rows of a batch, divided by their number: a rank adds that of its rows to its sum of
+// losses.
+void PlanBuilder::add_activity_penalty(ValueId result, const Regularizer& regularizer) {
+  const ValueId value = in_type(result, DType::kF32);
+  tensor(value);
+  const PenaltySpec spec{.weights = desc(value), .rows = 1, .l1 = regularizer.l1, .l2 = regularizer.l2};
+  state(value).kept = true;
+  activity_penalties_.emplace_back(value, spec);
+  on_backward(result, [this, value, spec](Gradient) {
+    PenaltyKernel& kernel = own(backend().penalty(spec));
+    const ValueId slope = add_value(desc(value), "activity penalty gradient");
+    const Tensor& at = tensor(value);
+    const Tensor& to = tensor(slope);
+    add_step({.name = plan_->values[static_cast<size_t>(value)].name + ": activity penalty gradient",
+              .kernel = &kernel,
+              .reads = {value},
+              .writes = {slope},
+              .run = [&kernel, &at, &to](const Execution& on) {
+                on.stream.fill_zero(to.data, to.bytes());
+                kernel.add_gradient(on, at, to);
+              }});
+    add_gradient(value, {slope, true});
+  });
 }
 
 void PlanBuilder::append_penalty_gradient(Parameter& parameter) {

@@ -23,6 +23,7 @@
 #include "models/graph/plan.h"
 #include "models/graph/regularizer.h"
 #include "runtime/base/precision.h"
+#include "runtime/kernels/arrange.h"
 #include "runtime/kernels/backend.h"
 
 namespace rondo {
@@ -133,6 +134,9 @@ class PlanBuilder {
   // follow once a weight's own is whole.
   void append_penalties(double* const* sum);
 
+  // Adds the penalty on a layer's result, which nothing may overwrite from here on, and its gradient.
+  void add_activity_penalty(ValueId value, const Regularizer& regularizer);
+
   // A number for the next dropout call, in graph order.
   uint32_t next_dropout_stream() { return dropout_streams_++; }
 
@@ -224,6 +228,7 @@ class PlanBuilder {
   // By storage: the step that wrote it last, as (in the backward pass, its place there).
   std::vector<std::pair<bool, int>> writers_;
   std::vector<Penalty> penalties_;  // of regularized weights, in the order of their first use
+  std::vector<std::pair<ValueId, PenaltySpec>> activity_penalties_;
   std::vector<std::pair<const Parameter*, ValueId>> rounded_;  // weights that kernels read in 16 bits
   bool backward_ = false;
   bool layer_needs_gradient_ = false;

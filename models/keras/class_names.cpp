@@ -1,7 +1,9 @@
 #include "models/keras/class_names.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
+#include <utility>
 
 #include "models/graph/layer.h"
 
@@ -38,6 +40,15 @@ constexpr std::array<Inner, 6> kInner{{
     {"attention_output", "output_dense", "_output_dense"},
 }};
 
+Inner inner_of(std::string_view part) {
+  if (part.starts_with("forward_")) return {part, "forward_layer"};
+  if (part.starts_with("backward_")) return {part, "backward_layer"};
+  for (const Inner& inner : kInner) {
+    if (inner.weight == part) return inner;
+  }
+  return {part, part};
+}
+
 }  // namespace
 
 std::string ClassNames::next(std::string_view class_name) {
@@ -47,19 +58,21 @@ std::string ClassNames::next(std::string_view class_name) {
 }
 
 std::vector<std::string> VariablePlaces::next(std::string_view weight) {
-  const size_t slash = weight.find('/');
-  const std::string part(slash == std::string_view::npos ? std::string_view() : weight.substr(0, slash));
-  const std::string number = "vars/" + std::to_string(counts_[part]++);
-  if (part.empty()) return {number};
-  for (const Inner& inner : kInner) {
-    if (inner.weight != part) continue;
-    std::vector<std::string> places{std::string(inner.attribute) + "/" + number};
-    if (inner.earlier.empty()) return places;
-    const auto before = dialect_ == KerasDialect::kTfKeras ? places.begin() : places.end();
-    places.insert(before, std::string(inner.earlier) + "/" + number);
-    return places;
+  const size_t slash = weight.rfind('/');
+  std::string_view parts = slash == std::string_view::npos ? std::string_view() : weight.substr(0, slash);
+  const std::string number = "vars/" + std::to_string(counts_[std::string(parts)]++);
+  std::string place, earlier;
+  while (!parts.empty()) {
+    const size_t end = std::min(parts.find('/'), parts.size());
+    const Inner inner = inner_of(parts.substr(0, end));
+    place += std::string(inner.attribute) + "/";
+    earlier += std::string(inner.earlier.empty() ? inner.attribute : inner.earlier) + "/";
+    parts.remove_prefix(std::min(end + 1, parts.size()));
   }
-  return {part + "/" + number};
+  if (earlier == place) return {place + number};
+  std::vector<std::string> places{place + number, earlier + number};
+  if (dialect_ == KerasDialect::kTfKeras) std::swap(places[0], places[1]);
+  return places;
 }
 
 }  // namespace rondo::keras

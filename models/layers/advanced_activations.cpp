@@ -49,6 +49,7 @@ class ReluLayer final : public FunctionLayer {
             options.threshold);
   }
   std::string_view class_name() const override { return "ReLU"; }
+  bool passes_mask() const override { return true; }
   bool takes_16_bits() const override { return true; }
   ActivationKind output_activation() const override {
     return plain_ ? ActivationKind::kRelu : ActivationKind::kLinear;
@@ -76,6 +77,7 @@ class LeakyReluLayer final : public FunctionLayer {
     require(alpha_ >= 0.0f, "{} needs an alpha of at least 0, got {}", title(), alpha_);
   }
   std::string_view class_name() const override { return "LeakyReLU"; }
+  bool passes_mask() const override { return true; }
   bool takes_16_bits() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
@@ -94,6 +96,7 @@ class EluLayer final : public FunctionLayer {
     require(alpha_ > 0.0f, "{} needs an alpha above 0, got {}", title(), alpha_);
   }
   std::string_view class_name() const override { return "ELU"; }
+  bool passes_mask() const override { return true; }
   bool takes_16_bits() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
@@ -109,6 +112,7 @@ class SoftmaxLayer final : public Layer {
  public:
   explicit SoftmaxLayer(const layers::Softmax& options) : Layer(options.name) {}
   std::string_view class_name() const override { return "Softmax"; }
+  bool passes_mask() const override { return true; }
   bool takes_16_bits() const override { return true; }
   ActivationKind output_activation() const override { return ActivationKind::kSoftmax; }
   bool is_activation() const override { return true; }

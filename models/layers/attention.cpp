@@ -4,9 +4,11 @@
 #include <cmath>
 
 #include "models/graph/dropout_step.h"
+#include "models/graph/mask_step.h"
 #include "models/graph/matmul_step.h"
 #include "models/graph/permute_step.h"
 #include "models/layers/config_parts.h"
+#include "models/layers/constraint_config.h"
 #include "models/layers/linear.h"
 #include "models/layers/registry.h"
 #include "models/layers/regularizer_config.h"
@@ -29,6 +31,8 @@ class MultiHeadAttentionLayer final : public Layer {
             title(), options.dropout);
   }
   std::string_view class_name() const override { return "MultiHeadAttention"; }
+  Regularizer activity_regularizer() const override { return options_.activity_regularizer; }
+  bool passes_mask() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
     config.set("num_heads", options_.num_heads);
@@ -42,9 +46,9 @@ class MultiHeadAttentionLayer final : public Layer {
     config.set("bias_initializer", initializer_config(options_.bias_initializer));
     config.set("kernel_regularizer", regularizer_config(options_.kernel_regularizer));
     config.set("bias_regularizer", regularizer_config(options_.bias_regularizer));
-    for (const char* key : {"activity_regularizer", "kernel_constraint", "bias_constraint"}) {
-      config.set(key, nullptr);
-    }
+    config.set("activity_regularizer", regularizer_config(options_.activity_regularizer));
+    config.set("kernel_constraint", constraint_config(options_.kernel_constraint));
+    config.set("bias_constraint", constraint_config(options_.bias_constraint));
     // tf.keras asks for them, and finds out by itself where they are null.
     for (const char* key : {"query_shape", "key_shape", "value_shape"}) config.set(key, nullptr);
     return config;
@@ -80,6 +84,10 @@ class MultiHeadAttentionLayer final : public Layer {
     const ValueId v = heads_of(builder, value_, call.inputs[1], value_dim_, name + " value");
     const auto alpha = static_cast<float>(1.0 / std::sqrt(static_cast<double>(options_.key_dim)));
     ValueId scores = append_matmul(builder, q, k, true, alpha, name + " scores");
+    if (call.masked()) {
+      const ValueId keys = append_mask_and(builder, call.masks[1], call.masks.back(), name + " keys");
+      scores = append_hide_scores(builder, scores, call.masks[0], keys, name + " masked scores");
+    }
     scores = append_activation(builder, scores, ActivationKind::kSoftmax, name + " softmax");
     if (options_.dropout > 0.0f)
       scores = append_dropout(builder, scores, options_.dropout, name + " dropout");
@@ -102,9 +110,11 @@ class MultiHeadAttentionLayer final : public Layer {
     into.units = bias.elements();
     into.weights.kernel = &add_weight(name + "/kernel", kernel, options_.kernel_initializer);
     into.weights.kernel->regularizer = options_.kernel_regularizer;
+    into.weights.kernel->constraint = options_.kernel_constraint;
     if (!options_.use_bias) return;
     into.weights.bias = &add_weight(name + "/bias", bias, options_.bias_initializer);
     into.weights.bias->regularizer = options_.bias_regularizer;
+    into.weights.bias->constraint = options_.bias_constraint;
   }
 
   // (..., features) to (all positions, units), in the type that layers compute in; scores are float32.
@@ -139,9 +149,7 @@ class MultiHeadAttentionLayer final : public Layer {
 };
 
 std::shared_ptr<Layer> attention_from(const ConfigView& config) {
-  for (const char* key : {"output_shape", "activity_regularizer", "kernel_constraint", "bias_constraint"}) {
-    config.require_unset(key);
-  }
+  config.require_unset("output_shape");
   if (const auto axes = config.find("attention_axes")) {
     const bool sequence = axes->is_list() && axes->list().size() == 1 && axes->list()[0].integer() == 1;
     if (!sequence) axes->fail("[1], the positions of a sequence");
@@ -156,6 +164,9 @@ std::shared_ptr<Layer> attention_from(const ConfigView& config) {
       .bias_initializer = initializer_from(config, "bias_initializer", "zeros"),
       .kernel_regularizer = regularizer_from(config, "kernel_regularizer"),
       .bias_regularizer = regularizer_from(config, "bias_regularizer"),
+      .activity_regularizer = regularizer_from(config, "activity_regularizer"),
+      .kernel_constraint = constraint_from(config, "kernel_constraint"),
+      .bias_constraint = constraint_from(config, "bias_constraint"),
       .name = config.string("name", "")});
 }
 

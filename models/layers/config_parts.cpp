@@ -38,11 +38,10 @@ Initializer variance_scaling_from(const ConfigView& config) {
   if (mode == "fan_avg" && scale == 1.0) name = "glorot";
   if (mode == "fan_in" && scale == 1.0) name = "lecun";
   if (mode == "fan_in" && scale == 2.0) name = "he";
-  const bool uniform = distribution == "uniform";
-  if (name.empty() || !(uniform || distribution == "normal" || distribution == "truncated_normal")) {
-    raise<FileError>(
-        "{}: VarianceScaling with scale {}, mode \"{}\" and distribution \"{}\" is not supported",
-        config.where(), scale, mode, distribution);
+  const bool uniform = distribution == "uniform",
+             normal = distribution == "normal" || distribution == "truncated_normal";
+  if (name.empty() || !(uniform || normal)) {
+    return Initializer::variance_scaling(scale, mode, normal ? "truncated_normal" : distribution);
   }
   return name + (uniform ? "_uniform" : "_normal");
 }
@@ -52,7 +51,9 @@ Initializer initializer_from_object(const ConfigObject& object) {
   const ConfigView& config = object.config;
   for (const Name& plain : kPlain) {
     if (name != plain.keras && name != plain.other) continue;
-    if (plain.ours == "orthogonal" && config.number("gain", 1.0) != 1.0) config["gain"].fail("a gain of 1");
+    if (plain.ours == "orthogonal" && config.number("gain", 1.0) != 1.0) {
+      return Initializer::orthogonal(config.number("gain", 1.0));
+    }
     return std::string(plain.ours);
   }
   if (name == "VarianceScaling") return variance_scaling_from(config);
@@ -63,6 +64,11 @@ Initializer initializer_from_object(const ConfigObject& object) {
   if (name == "RandomNormal") {
     return Initializer::normal(config.number("mean", 0.0), config.number("stddev", 0.05));
   }
+  if (name == "TruncatedNormal") {
+    return Initializer::truncated_normal(config.number("mean", 0.0), config.number("stddev", 0.05));
+  }
+  if (name == "Identity" || name == "IdentityInitializer")
+    return Initializer::identity(config.number("gain", 1.0));
   raise<FileError>("{}: the initializer {} is not supported", config.where(), name);
 }
 
@@ -115,6 +121,23 @@ ConfigValue initializer_config(const Initializer& initializer) {
   }
   const auto [a, b] = initializer.numbers();
   if (name == "constant") return Config{{"class_name", "Constant"}, {"config", Config{{"value", a}}}};
+  if (name == "variance_scaling") {
+    return Config{{"class_name", "VarianceScaling"},
+                  {"config", Config{{"scale", a},
+                                    {"mode", initializer.mode()},
+                                    {"distribution", initializer.distribution()},
+                                    {"seed", nullptr}}}};
+  }
+  if (name == "scaled_orthogonal") {
+    return Config{{"class_name", "Orthogonal"}, {"config", Config{{"gain", a}, {"seed", nullptr}}}};
+  }
+  if (name.ends_with("identity")) {
+    return Config{{"class_name", "Identity"}, {"config", Config{{"gain", name == "identity" ? 1.0 : a}}}};
+  }
+  if (name.starts_with("truncated")) {
+    return Config{{"class_name", "TruncatedNormal"},
+                  {"config", Config{{"mean", a}, {"stddev", b}, {"seed", nullptr}}}};
+  }
   if (name.ends_with("uniform")) {
     return Config{{"class_name", "RandomUniform"},
                   {"config", Config{{"minval", a}, {"maxval", b}, {"seed", nullptr}}}};

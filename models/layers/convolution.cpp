@@ -3,6 +3,7 @@
 #include <array>
 
 #include "models/layers/config_parts.h"
+#include "models/layers/constraint_config.h"
 #include "models/layers/linear.h"
 #include "models/layers/registry.h"
 #include "models/layers/regularizer_config.h"
@@ -27,6 +28,7 @@ class Conv2DLayer final : public Layer {
             options.groups);
   }
   std::string_view class_name() const override { return "Conv2D"; }
+  Regularizer activity_regularizer() const override { return options_.activity_regularizer; }
   bool takes_16_bits() const override { return true; }
   ActivationKind output_activation() const override { return activation_; }
   bool fuses_activation() const override { return activation_ == ActivationKind::kLinear; }
@@ -46,9 +48,9 @@ class Conv2DLayer final : public Layer {
     config.set("bias_initializer", initializer_config(options_.bias_initializer));
     config.set("kernel_regularizer", regularizer_config(options_.kernel_regularizer));
     config.set("bias_regularizer", regularizer_config(options_.bias_regularizer));
-    for (const char* key : {"activity_regularizer", "kernel_constraint", "bias_constraint"}) {
-      config.set(key, nullptr);
-    }
+    config.set("activity_regularizer", regularizer_config(options_.activity_regularizer));
+    config.set("kernel_constraint", constraint_config(options_.kernel_constraint));
+    config.set("bias_constraint", constraint_config(options_.bias_constraint));
     return config;
   }
 
@@ -71,9 +73,11 @@ class Conv2DLayer final : public Layer {
         {options_.kernel_size[0], options_.kernel_size[1], inputs[0][2] / options_.groups, options_.filters},
         options_.kernel_initializer);
     weights_.kernel->regularizer = options_.kernel_regularizer;
+    weights_.kernel->constraint = options_.kernel_constraint;
     if (!options_.use_bias) return;
     weights_.bias = &add_weight("bias", {options_.filters}, options_.bias_initializer);
     weights_.bias->regularizer = options_.bias_regularizer;
+    weights_.bias->constraint = options_.bias_constraint;
   }
 
   ValueId compile(PlanBuilder& builder, const Call& call) override {
@@ -111,9 +115,6 @@ class Conv2DLayer final : public Layer {
 
 std::shared_ptr<Layer> conv2d_from(const ConfigView& config) {
   require_channels_last(config);
-  for (const char* key : {"activity_regularizer", "kernel_constraint", "bias_constraint"}) {
-    config.require_unset(key);
-  }
   return layers::make_layer(
       layers::Conv2D{.filters = config["filters"].integer(),
                      .kernel_size = config["kernel_size"].pair(),
@@ -127,6 +128,9 @@ std::shared_ptr<Layer> conv2d_from(const ConfigView& config) {
                      .bias_initializer = initializer_from(config, "bias_initializer", "zeros"),
                      .kernel_regularizer = regularizer_from(config, "kernel_regularizer"),
                      .bias_regularizer = regularizer_from(config, "bias_regularizer"),
+                     .activity_regularizer = regularizer_from(config, "activity_regularizer"),
+                     .kernel_constraint = constraint_from(config, "kernel_constraint"),
+                     .bias_constraint = constraint_from(config, "bias_constraint"),
                      .name = config.string("name", "")});
 }
 

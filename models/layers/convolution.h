@@ -6,6 +6,7 @@
 
 #include "models/graph/regularizer.h"
 #include "models/layers/layer_slot.h"
+#include "runtime/kernels/constraint.h"
 
 namespace rondo::layers {
 
@@ -24,6 +25,9 @@ struct Conv2D {
   Initializer bias_initializer = "zeros";
   Regularizer kernel_regularizer = {};
   Regularizer bias_regularizer = {};
+  Regularizer activity_regularizer = {};
+  Constraint kernel_constraint = {};
+  Constraint bias_constraint = {};
   bool trainable = true;
   std::string name = {};
   LayerSlot layer = {};

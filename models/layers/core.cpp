@@ -4,6 +4,7 @@
 
 #include "models/graph/dropout_step.h"
 #include "models/layers/config_parts.h"
+#include "models/layers/constraint_config.h"
 #include "models/layers/linear.h"
 #include "models/layers/registry.h"
 #include "models/layers/regularizer_config.h"
@@ -14,8 +15,6 @@
 namespace rondo {
 namespace {
 
-constexpr std::array kDenseUnset{"activity_regularizer", "kernel_constraint", "bias_constraint"};
-
 class DenseLayer final : public Layer {
  public:
   explicit DenseLayer(const layers::Dense& options)
@@ -25,6 +24,8 @@ class DenseLayer final : public Layer {
     require(options.units > 0, "{} needs units > 0, got {}", title(), options.units);
   }
   std::string_view class_name() const override { return "Dense"; }
+  Regularizer activity_regularizer() const override { return options_.activity_regularizer; }
+  bool passes_mask() const override { return true; }
   bool takes_16_bits() const override { return true; }
   ActivationKind output_activation() const override { return activation_; }
   bool fuses_activation() const override { return activation_ == ActivationKind::kLinear; }
@@ -37,7 +38,9 @@ class DenseLayer final : public Layer {
     config.set("bias_initializer", initializer_config(options_.bias_initializer));
     config.set("kernel_regularizer", regularizer_config(options_.kernel_regularizer));
     config.set("bias_regularizer", regularizer_config(options_.bias_regularizer));
-    for (const char* key : kDenseUnset) config.set(key, nullptr);
+    config.set("activity_regularizer", regularizer_config(options_.activity_regularizer));
+    config.set("kernel_constraint", constraint_config(options_.kernel_constraint));
+    config.set("bias_constraint", constraint_config(options_.bias_constraint));
     return config;
   }
 
@@ -56,9 +59,11 @@ class DenseLayer final : public Layer {
     const int64_t features = inputs[0][inputs[0].rank() - 1];
     weights_.kernel = &add_weight("kernel", {features, options_.units}, options_.kernel_initializer);
     weights_.kernel->regularizer = options_.kernel_regularizer;
+    weights_.kernel->constraint = options_.kernel_constraint;
     if (!options_.use_bias) return;
     weights_.bias = &add_weight("bias", {options_.units}, options_.bias_initializer);
     weights_.bias->regularizer = options_.bias_regularizer;
+    weights_.bias->constraint = options_.bias_constraint;
   }
 
   ValueId compile(PlanBuilder& builder, const Call& call) override {
@@ -121,6 +126,7 @@ class ActivationLayer final : public Layer {
   explicit ActivationLayer(const layers::Activation& options)
       : Layer(options.name), activation_(activation_by_name(options.activation, "an Activation layer")) {}
   std::string_view class_name() const override { return "Activation"; }
+  bool passes_mask() const override { return true; }
   bool takes_16_bits() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
@@ -149,6 +155,7 @@ class DropoutLayer final : public Layer {
     require(rate_ >= 0.0f && rate_ < 1.0f, "{} needs a rate in [0, 1), got {}", title(), rate_);
   }
   std::string_view class_name() const override { return "Dropout"; }
+  bool passes_mask() const override { return true; }
   bool takes_16_bits() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
@@ -179,7 +186,6 @@ std::shared_ptr<Layer> input_from(const ConfigView& config) {
 }
 
 std::shared_ptr<Layer> dense_from(const ConfigView& config) {
-  for (const char* key : kDenseUnset) config.require_unset(key);
   return layers::make_layer(
       layers::Dense{.units = config["units"].integer(),
                     .activation = activation_from(config),
@@ -188,6 +194,9 @@ std::shared_ptr<Layer> dense_from(const ConfigView& config) {
                     .bias_initializer = initializer_from(config, "bias_initializer", "zeros"),
                     .kernel_regularizer = regularizer_from(config, "kernel_regularizer"),
                     .bias_regularizer = regularizer_from(config, "bias_regularizer"),
+                    .activity_regularizer = regularizer_from(config, "activity_regularizer"),
+                    .kernel_constraint = constraint_from(config, "kernel_constraint"),
+                    .bias_constraint = constraint_from(config, "bias_constraint"),
                     .name = config.string("name", "")});
 }
 

@@ -2,8 +2,10 @@
 
 #include <array>
 
+#include "models/graph/mask_step.h"
 #include "models/graph/plan_builder.h"
 #include "models/layers/config_parts.h"
+#include "models/layers/constraint_config.h"
 #include "models/layers/registry.h"
 #include "models/layers/regularizer_config.h"
 #include "runtime/base/error.h"
@@ -20,15 +22,17 @@ class EmbeddingLayer final : public Layer {
             options.output_dim);
   }
   std::string_view class_name() const override { return "Embedding"; }
+  Regularizer activity_regularizer() const override { return options_.activity_regularizer; }
+  bool makes_mask() const override { return options_.mask_zero; }
   Config config() const override {
     Config config = Layer::config();
     config.set("input_dim", options_.input_dim);
     config.set("output_dim", options_.output_dim);
     config.set("embeddings_initializer", initializer_config(options_.embeddings_initializer));
     config.set("embeddings_regularizer", regularizer_config(options_.embeddings_regularizer));
-    config.set("activity_regularizer", nullptr);
-    config.set("embeddings_constraint", nullptr);
-    config.set("mask_zero", false);
+    config.set("activity_regularizer", regularizer_config(options_.activity_regularizer));
+    config.set("embeddings_constraint", constraint_config(options_.embeddings_constraint));
+    config.set("mask_zero", options_.mask_zero);
     config.set("input_length", nullptr);
     return config;
   }
@@ -44,11 +48,13 @@ class EmbeddingLayer final : public Layer {
     table_ =
         &add_weight("embeddings", {options_.input_dim, options_.output_dim}, options_.embeddings_initializer);
     table_->regularizer = options_.embeddings_regularizer;
+    table_->constraint = options_.embeddings_constraint;
   }
 
   // Numbers have no gradient: whoever made them gets none.
   ValueId compile(PlanBuilder& builder, const Call& call) override {
     const ValueId x = builder.canonical(call.inputs[0]);
+    if (options_.mask_zero) *call.mask = append_find_mask(builder, x, 0.0f, true, call.name);
     auto& kernel = builder.own(builder.backend().embedding(
         {.indices = builder.desc(x), .entries = options_.input_dim, .width = options_.output_dim}));
     const ValueId y = builder.add_value(kernel.output(), call.name);
@@ -85,14 +91,15 @@ class EmbeddingLayer final : public Layer {
 };
 
 std::shared_ptr<Layer> embedding_from(const ConfigView& config) {
-  for (const char* key : {"activity_regularizer", "embeddings_constraint", "mask_zero", "sparse"}) {
-    config.require_unset(key);
-  }
+  config.require_unset("sparse");
   return layers::make_layer(layers::Embedding{
       .input_dim = config["input_dim"].integer(),
       .output_dim = config["output_dim"].integer(),
+      .mask_zero = config.boolean("mask_zero", false),
       .embeddings_initializer = initializer_from(config, "embeddings_initializer", "random_uniform"),
       .embeddings_regularizer = regularizer_from(config, "embeddings_regularizer"),
+      .activity_regularizer = regularizer_from(config, "activity_regularizer"),
+      .embeddings_constraint = constraint_from(config, "embeddings_constraint"),
       .name = config.string("name", "")});
 }
 

@@ -5,6 +5,7 @@
 
 #include "models/graph/regularizer.h"
 #include "models/layers/layer_slot.h"
+#include "runtime/kernels/constraint.h"
 
 namespace rondo::layers {
 
@@ -13,8 +14,11 @@ namespace rondo::layers {
 struct Embedding {
   int64_t input_dim = 0;
   int64_t output_dim = 0;
+  bool mask_zero = false;  // 0 stands for no word: its position is left out by the result's mask
   Initializer embeddings_initializer = "random_uniform";
   Regularizer embeddings_regularizer = {};
+  Regularizer activity_regularizer = {};
+  Constraint embeddings_constraint = {};
   bool trainable = true;
   std::string name = {};
   LayerSlot layer = {};

@@ -2,7 +2,9 @@
 
 #include <array>
 
+#include "models/graph/broadcast_step.h"
 #include "models/graph/config.h"
+#include "models/graph/mask_step.h"
 #include "models/graph/plan_builder.h"
 #include "models/layers/linear.h"
 #include "models/layers/registry.h"
@@ -63,19 +65,17 @@ class JoinLayer final : public Layer {
   Shape output_shape(std::span<const Shape> inputs) const override {
     if (join_ == Join::kSubtract) require_inputs(inputs, 2);
     require(inputs.size() >= 2, "{} needs at least two inputs, got {}", title(), inputs.size());
-    for (const Shape& input : inputs) {
-      require(input == inputs[0], "{} needs inputs of one shape, got {} and {}", title(), inputs[0].text(),
-              input.text());
-    }
-    return inputs[0];
+    return joined_shape(inputs, title());
   }
   ValueId compile(PlanBuilder& builder, const Call& call) override {
-    builder.tensor(call.inputs[0]);
-    const TensorDesc desc = builder.desc(call.inputs[0]);
+    join_masks(builder, call);
+    const std::vector<ValueId> inputs = append_broadcasts(builder, call);
+    builder.tensor(inputs[0]);
+    const TensorDesc desc = builder.desc(inputs[0]);
     const auto share = static_cast<float>(1.0 / static_cast<double>(call.inputs.size()));
-    ValueId out = call.inputs[0];
-    for (size_t i = 1; i < call.inputs.size(); ++i) {
-      const ValueId next = builder.in_layout(call.inputs[i], desc.layout);
+    ValueId out = inputs[0];
+    for (size_t i = 1; i < inputs.size(); ++i) {
+      const ValueId next = builder.in_layout(inputs[i], desc.layout);
       out = append_binary(builder, spec(desc, i == 1, share), out, next, call.name);
     }
     return out;

@@ -1,4 +1,5 @@
-// Layers that join two or more tensors of one shape element by element; layers::Add is in merge.h.
+// Layers that join two or more tensors of one shape element by element, where extents of 1 are repeated;
+// layers::Add is in merge.h.
 #pragma once
 
 #include <string>

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "models/layers/config_parts.h"
+#include "models/layers/constraint_config.h"
 #include "models/layers/linear.h"
 #include "models/layers/registry.h"
 #include "models/layers/regularizer_config.h"
@@ -19,6 +20,7 @@ class LayerNormalizationLayer final : public Layer {
     require(options.epsilon > 0.0f, "{} needs an epsilon above 0, got {}", title(), options.epsilon);
   }
   std::string_view class_name() const override { return "LayerNormalization"; }
+  bool passes_mask() const override { return true; }
   Config config() const override {
     Config config = Layer::config();
     config.set("axis", ConfigList{axis_});
@@ -29,8 +31,8 @@ class LayerNormalizationLayer final : public Layer {
     config.set("gamma_initializer", initializer_config(options_.gamma_initializer));
     config.set("beta_regularizer", regularizer_config(options_.beta_regularizer));
     config.set("gamma_regularizer", regularizer_config(options_.gamma_regularizer));
-    config.set("beta_constraint", nullptr);
-    config.set("gamma_constraint", nullptr);
+    config.set("beta_constraint", constraint_config(options_.beta_constraint));
+    config.set("gamma_constraint", constraint_config(options_.gamma_constraint));
     return config;
   }
   Shape output_shape(std::span<const Shape> inputs) const override {
@@ -48,10 +50,12 @@ class LayerNormalizationLayer final : public Layer {
     if (options_.scale) {
       gamma_ = &add_weight("gamma", channels, options_.gamma_initializer);
       gamma_->regularizer = options_.gamma_regularizer;
+      gamma_->constraint = options_.gamma_constraint;
     }
     if (options_.center) {
       beta_ = &add_weight("beta", channels, options_.beta_initializer);
       beta_->regularizer = options_.beta_regularizer;
+      beta_->constraint = options_.beta_constraint;
     }
   }
 
@@ -128,7 +132,7 @@ std::shared_ptr<Layer> layer_normalization_from(const ConfigView& config) {
     axis = list ? given->list()[0].integer() : given->integer();
     if (axis < -1 || axis >= Shape::kMaxRank) given->fail("the last axis");
   }
-  for (const char* key : {"beta_constraint", "gamma_constraint", "rms_scaling"}) config.require_unset(key);
+  config.require_unset("rms_scaling");
   return layers::make_layer(
       layers::LayerNormalization{.axis = static_cast<int>(axis),
                                  .epsilon = config.real("epsilon", 1e-3f),
@@ -138,6 +142,8 @@ std::shared_ptr<Layer> layer_normalization_from(const ConfigView& config) {
                                  .gamma_initializer = initializer_from(config, "gamma_initializer", "ones"),
                                  .beta_regularizer = regularizer_from(config, "beta_regularizer"),
                                  .gamma_regularizer = regularizer_from(config, "gamma_regularizer"),
+                                 .beta_constraint = constraint_from(config, "beta_constraint"),
+                                 .gamma_constraint = constraint_from(config, "gamma_constraint"),
                                  .name = config.string("name", "")});
 }
 

@@ -4,6 +4,7 @@
 
 #include "models/graph/regularizer.h"
 #include "models/layers/layer_slot.h"
+#include "runtime/kernels/constraint.h"
 
 namespace rondo::layers {
 
@@ -18,6 +19,8 @@ struct LayerNormalization {
   Initializer gamma_initializer = "ones";
   Regularizer beta_regularizer = {};
   Regularizer gamma_regularizer = {};
+  Constraint beta_constraint = {};
+  Constraint gamma_constraint = {};
   bool trainable = true;
   std::string name = {};
   LayerSlot layer = {};

@@ -1,8 +1,11 @@
 #include "models/layers/merge.h"
 
 #include <array>
+#include <limits>
 
+#include "models/graph/broadcast_step.h"
 #include "models/graph/config.h"
+#include "models/graph/mask_step.h"
 #include "models/graph/plan_builder.h"
 #include "models/layers/registry.h"
 #include "runtime/base/error.h"
@@ -10,6 +13,8 @@
 
 namespace rondo {
 namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class AddLayer final : public Layer {
  public:
@@ -20,19 +25,17 @@ class AddLayer final : public Layer {
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     require(inputs.size() >= 2, "{} needs at least two inputs, got {}", title(), inputs.size());
-    for (size_t i = 1; i < inputs.size(); ++i) {
-      require(inputs[i] == inputs[0], "{} needs inputs of one shape, got {} and {}", title(),
-              inputs[0].text(), inputs[i].text());
-    }
-    return inputs[0];
+    return joined_shape(inputs, title());
   }
 
   ValueId compile(PlanBuilder& builder, const Call& call) override {
-    builder.tensor(call.inputs[0]);
-    auto& kernel = builder.own(builder.backend().add(builder.desc(call.inputs[0])));
+    join_masks(builder, call);
+    const std::vector<ValueId> inputs = append_broadcasts(builder, call);
+    builder.tensor(inputs[0]);
+    auto& kernel = builder.own(builder.backend().add(builder.desc(inputs[0])));
     const Layout layout = kernel.desc().layout;
     std::vector<ValueId> terms;
-    for (const ValueId input : call.inputs) terms.push_back(builder.in_layout(input, layout));
+    for (const ValueId input : inputs) terms.push_back(builder.in_layout(input, layout));
     // With more terms, writing over the first would be wrong where a later one is the same tensor.
     const bool in_place = terms.size() == 2 && builder.may_overwrite(terms[0]);
     const ValueId out =
@@ -105,6 +108,7 @@ class ConcatenateLayer final : public Layer {
   }
 
   ValueId compile(PlanBuilder& builder, const Call& call) override {
+    pass_masks(builder, call);
     ConcatSpec spec{.inputs = {}, .axis = axis_};
     std::vector<ValueId> parts;
     for (const ValueId input : call.inputs) {
@@ -128,6 +132,32 @@ class ConcatenateLayer final : public Layer {
   }
 
  private:
+  // As Keras does it: along the last axis a position counts where all inputs say so; along another one the
+  // masks are joined as the inputs are, and an input without a mask counts everything.
+  void pass_masks(PlanBuilder& builder, const Call& call) const {
+    if (!call.masked()) return;
+    const int rank = builder.desc(call.inputs[0]).shape.rank();
+    if (axis_ == -1 || axis_ == rank - 1) return join_masks(builder, call);
+    ConcatSpec spec{.inputs = {}, .axis = axis_ < 0 ? rank + axis_ : axis_};
+    std::vector<ValueId> parts = call.masks;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      // Nothing is equal to NaN.
+      if (parts[i] < 0) parts[i] = append_find_mask(builder, call.inputs[i], kNan, false, call.name);
+      spec.inputs.push_back(builder.desc(parts[i]));
+    }
+    auto& kernel = builder.own(builder.backend().concat(spec));
+    const ValueId out = builder.add_value(kernel.output(), call.name + " mask");
+    const Tensor& to = builder.tensor(out);
+    auto operands = std::make_shared<ConcatOperands>(builder, parts);
+    builder.add_step(
+        {.name = call.name + ": join masks",
+         .kernel = &kernel,
+         .reads = parts,
+         .writes = {out},
+         .run = [&kernel, &to, operands](const Execution& on) { kernel.join(on, operands->now(), to); }});
+    builder.keep(out);
+    *call.mask = out;
+  }
   static void append_split(PlanBuilder& builder, ConcatKernel& kernel, const std::vector<ValueId>& parts,
                            const Gradient& gradient, const std::string& name) {
     std::vector<ValueId> results;

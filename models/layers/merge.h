@@ -7,7 +7,7 @@
 
 namespace rondo::layers {
 
-// The sum of two or more tensors of one shape.
+// The sum of two or more tensors of one shape; extents of 1 are repeated.
 struct Add {
   std::string name = {};
   LayerSlot layer = {};

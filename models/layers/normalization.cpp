@@ -4,15 +4,15 @@
 
 #include "models/graph/plan_builder.h"
 #include "models/layers/config_parts.h"
+#include "models/layers/constraint_config.h"
 #include "models/layers/linear.h"
 #include "models/layers/registry.h"
+#include "models/layers/regularizer_config.h"
 #include "runtime/base/error.h"
 #include "runtime/kernels/batch_norm.h"
 
 namespace rondo {
 namespace {
-
-constexpr std::array kUnset{"beta_regularizer", "gamma_regularizer", "beta_constraint", "gamma_constraint"};
 
 class BatchNormalizationLayer final : public Layer {
  public:
@@ -23,6 +23,7 @@ class BatchNormalizationLayer final : public Layer {
     require(options.epsilon > 0.0f, "BatchNormalization needs an epsilon above 0, got {}", options.epsilon);
   }
   std::string_view class_name() const override { return "BatchNormalization"; }
+  bool passes_mask() const override { return true; }
   bool takes_16_bits() const override { return true; }
   bool fuses_sum_and_relu() const override { return trainable(); }
   Config config() const override {
@@ -36,7 +37,10 @@ class BatchNormalizationLayer final : public Layer {
     config.set("gamma_initializer", initializer_config(options_.gamma_initializer));
     config.set("moving_mean_initializer", initializer_config(options_.moving_mean_initializer));
     config.set("moving_variance_initializer", initializer_config(options_.moving_variance_initializer));
-    for (const char* key : kUnset) config.set(key, nullptr);
+    config.set("beta_regularizer", regularizer_config(options_.beta_regularizer));
+    config.set("gamma_regularizer", regularizer_config(options_.gamma_regularizer));
+    config.set("beta_constraint", constraint_config(options_.beta_constraint));
+    config.set("gamma_constraint", constraint_config(options_.gamma_constraint));
     return config;
   }
 
@@ -53,6 +57,14 @@ class BatchNormalizationLayer final : public Layer {
     const Shape channels{inputs[0][inputs[0].rank() - 1]};
     if (options_.scale) gamma_ = &add_weight("gamma", channels, options_.gamma_initializer);
     if (options_.center) beta_ = &add_weight("beta", channels, options_.beta_initializer);
+    if (gamma_ != nullptr) {
+      gamma_->regularizer = options_.gamma_regularizer;
+      gamma_->constraint = options_.gamma_constraint;
+    }
+    if (beta_ != nullptr) {
+      beta_->regularizer = options_.beta_regularizer;
+      beta_->constraint = options_.beta_constraint;
+    }
     moving_mean_ = &add_weight("moving_mean", channels, options_.moving_mean_initializer, false);
     moving_variance_ = &add_weight("moving_variance", channels, options_.moving_variance_initializer, false);
   }
@@ -272,7 +284,6 @@ class BatchNormalizationLayer final : public Layer {
 };
 
 std::shared_ptr<Layer> batch_normalization_from(const ConfigView& config) {
-  for (const char* key : kUnset) config.require_unset(key);
   for (const char* key : {"renorm", "virtual_batch_size", "adjustment", "synchronized"}) {
     config.require_unset(key);
   }
@@ -295,6 +306,10 @@ std::shared_ptr<Layer> batch_normalization_from(const ConfigView& config) {
       .gamma_initializer = initializer_from(config, "gamma_initializer", "ones"),
       .moving_mean_initializer = initializer_from(config, "moving_mean_initializer", "zeros"),
       .moving_variance_initializer = initializer_from(config, "moving_variance_initializer", "ones"),
+      .beta_regularizer = regularizer_from(config, "beta_regularizer"),
+      .gamma_regularizer = regularizer_from(config, "gamma_regularizer"),
+      .beta_constraint = constraint_from(config, "beta_constraint"),
+      .gamma_constraint = constraint_from(config, "gamma_constraint"),
       .name = config.string("name", "")});
 }
 

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <string>
 
+#include "models/graph/regularizer.h"
 #include "models/layers/layer_slot.h"
+#include "runtime/kernels/constraint.h"
 
 namespace rondo::layers {
 
@@ -20,6 +22,10 @@ struct BatchNormalization {
   Initializer gamma_initializer = "ones";
   Initializer moving_mean_initializer = "zeros";
   Initializer moving_variance_initializer = "ones";
+  Regularizer beta_regularizer = {};
+  Regularizer gamma_regularizer = {};
+  Constraint beta_constraint = {};
+  Constraint gamma_constraint = {};
   bool trainable = true;
   std::string name = {};
   LayerSlot layer = {};

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "models/graph/mask_step.h"
+#include "models/graph/permute_step.h"
 #include "models/layers/config_parts.h"
+#include "models/layers/constraint_config.h"
 #include "models/layers/recurrence.h"
+#include "models/layers/recurrent_config.h"
 #include "models/layers/registry.h"
 #include "models/layers/regularizer_config.h"
 #include "runtime/base/error.h"
@@ -17,8 +21,15 @@ template <class Options>
 class RecurrentLayer : public Layer {
  public:
   explicit RecurrentLayer(const Options& options, Recurrence kind)
-      : Layer(options.name), options_(options), kind_(kind) {}
+      : Layer(options.name), options_(options), kind_(kind) {
+    for (const float rate : {options.dropout, options.recurrent_dropout}) {
+      require(rate >= 0.0f && rate < 1.0f, "{}, dropout {} and recurrent_dropout {}: rates lie in [0, 1)",
+              options.name.empty() ? "a recurrent layer" : options.name, options.dropout,
+              options.recurrent_dropout);
+    }
+  }
 
+  Regularizer activity_regularizer() const override { return options_.activity_regularizer; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     require_inputs(inputs, 1);
     require_rank(inputs[0], 2, "samples (time, features)");
@@ -31,25 +42,39 @@ class RecurrentLayer : public Layer {
     const std::string cell = kind_ == Recurrence::kLstm ? "lstm_cell/" : "gru_cell/";
     weights_.kernel = &add_weight(cell + "kernel", {inputs[0][1], columns}, options_.kernel_initializer);
     weights_.kernel->regularizer = options_.kernel_regularizer;
+    weights_.kernel->constraint = options_.kernel_constraint;
     weights_.recurrent =
         &add_weight(cell + "recurrent_kernel", {options_.units, columns}, options_.recurrent_initializer);
     weights_.recurrent->regularizer = options_.recurrent_regularizer;
+    weights_.recurrent->constraint = options_.recurrent_constraint;
     if (!options_.use_bias) return;
-    const Shape shape = kind_ == Recurrence::kLstm ? Shape{columns} : Shape{2, columns};
+    const Shape shape = kind_ == Recurrence::kGru ? Shape{2, columns} : Shape{columns};
     weights_.bias = &add_weight(cell + "bias", shape, options_.bias_initializer);
     weights_.bias->regularizer = options_.bias_regularizer;
+    weights_.bias->constraint = options_.bias_constraint;
   }
   int64_t multiply_adds(std::span<const Shape> inputs) const override {
     return inputs[0][0] * (inputs[0][1] + options_.units) * gate_count(kind_) * options_.units;
   }
   ValueId compile(PlanBuilder& builder, const Call& call) override {
-    return append_recurrence(builder,
-                             {.kind = kind_,
-                              .units = options_.units,
-                              .return_sequences = options_.return_sequences,
-                              .weights = weights_,
-                              .name = call.name},
-                             call.inputs[0]);
+    const ValueId mask = call.masks.empty() ? -1 : call.masks.front();
+    const ValueId out = append_recurrence(builder,
+                                          {.kind = kind_,
+                                           .units = options_.units,
+                                           .return_sequences = options_.return_sequences,
+                                           .go_backwards = options_.go_backwards,
+                                           .dropout = options_.dropout,
+                                           .recurrent_dropout = options_.recurrent_dropout,
+                                           .mask = mask,
+                                           .weights = weights_,
+                                           .name = call.name},
+                                          call.inputs[0]);
+    if (mask < 0 || !options_.return_sequences) return out;
+    *call.mask = mask;
+    if (!options_.zero_output_for_mask) return out;
+    const ValueId order =
+        options_.go_backwards ? append_permute(builder, mask, {0, 1}, call.name + " mask", 1) : mask;
+    return append_mask_scale(builder, out, order, call.name);
   }
 
  protected:
@@ -57,9 +82,11 @@ class RecurrentLayer : public Layer {
   Config recurrent_config() const {
     Config config = Layer::config();
     config.set("return_sequences", options_.return_sequences);
-    for (const char* key : {"return_state", "go_backwards", "stateful", "unroll"}) {
-      config.set(key, false);
-    }
+    config.set("return_state", false);
+    config.set("go_backwards", options_.go_backwards);
+    config.set("stateful", false);
+    config.set("unroll", false);
+    if (options_.zero_output_for_mask) config.set("zero_output_for_mask", true);
     config.set("units", options_.units);
     config.set("activation", "tanh");
     config.set("recurrent_activation", "sigmoid");
@@ -70,13 +97,13 @@ class RecurrentLayer : public Layer {
     config.set("kernel_regularizer", regularizer_config(options_.kernel_regularizer));
     config.set("recurrent_regularizer", regularizer_config(options_.recurrent_regularizer));
     config.set("bias_regularizer", regularizer_config(options_.bias_regularizer));
-    for (const char* key :
-         {"activity_regularizer", "kernel_constraint", "recurrent_constraint", "bias_constraint"}) {
-      config.set(key, nullptr);
-    }
-    config.set("dropout", 0.0);
-    config.set("recurrent_dropout", 0.0);
-    config.set("implementation", 2);
+    config.set("activity_regularizer", regularizer_config(options_.activity_regularizer));
+    config.set("kernel_constraint", constraint_config(options_.kernel_constraint));
+    config.set("recurrent_constraint", constraint_config(options_.recurrent_constraint));
+    config.set("bias_constraint", constraint_config(options_.bias_constraint));
+    config.set("dropout", options_.dropout);
+    config.set("recurrent_dropout", options_.recurrent_dropout);
+    config.set("implementation", options_.recurrent_dropout > 0.0f ? 1 : 2);  // as tf.keras asks for
     return config;
   }
 
@@ -109,30 +136,28 @@ class LstmLayer final : public RecurrentLayer<layers::LSTM> {
 
 class GruLayer final : public RecurrentLayer<layers::GRU> {
  public:
-  explicit GruLayer(const layers::GRU& options) : RecurrentLayer(options, Recurrence::kGru) {}
+  explicit GruLayer(const layers::GRU& options)
+      : RecurrentLayer(options, options.reset_after ? Recurrence::kGru : Recurrence::kGruResetBefore) {}
   std::string_view class_name() const override { return "GRU"; }
   Config config() const override {
     Config config = recurrent_config();
-    config.set("reset_after", true);
+    config.set("reset_after", options_.reset_after);
     return config;
   }
 };
 
 template <class Options>
 Options options_from(const ConfigView& config) {
-  for (const char* key : {"return_state", "go_backwards", "stateful", "time_major", "activity_regularizer",
-                          "kernel_constraint", "recurrent_constraint", "bias_constraint"}) {
-    config.require_unset(key);
-  }
+  for (const char* key : {"return_state", "stateful", "time_major"}) config.require_unset(key);
   config.require_string("activation", "tanh");
   config.require_string("recurrent_activation", "sigmoid");
-  for (const char* key : {"dropout", "recurrent_dropout"}) {
-    if (config.number(key, 0.0) != 0.0)
-      config[key].fail("0: dropout inside of recurrent layers is not there");
-  }
   Options options;
   options.units = config["units"].integer();
   options.return_sequences = config.boolean("return_sequences", false);
+  options.go_backwards = config.boolean("go_backwards", false);
+  options.dropout = config.real("dropout", 0.0f);
+  options.recurrent_dropout = config.real("recurrent_dropout", 0.0f);
+  options.zero_output_for_mask = config.boolean("zero_output_for_mask", false);
   options.use_bias = config.boolean("use_bias", true);
   options.kernel_initializer = initializer_from(config, "kernel_initializer", "glorot_uniform");
   options.recurrent_initializer = initializer_from(config, "recurrent_initializer", "orthogonal");
@@ -140,26 +165,36 @@ Options options_from(const ConfigView& config) {
   options.kernel_regularizer = regularizer_from(config, "kernel_regularizer");
   options.recurrent_regularizer = regularizer_from(config, "recurrent_regularizer");
   options.bias_regularizer = regularizer_from(config, "bias_regularizer");
+  options.activity_regularizer = regularizer_from(config, "activity_regularizer");
+  options.kernel_constraint = constraint_from(config, "kernel_constraint");
+  options.recurrent_constraint = constraint_from(config, "recurrent_constraint");
+  options.bias_constraint = constraint_from(config, "bias_constraint");
   options.name = config.string("name", "");
   return options;
 }
 
 std::shared_ptr<Layer> lstm_from(const ConfigView& config) {
-  auto options = options_from<layers::LSTM>(config);
-  options.unit_forget_bias = config.boolean("unit_forget_bias", true);
-  return layers::make_layer(options);
+  return layers::make_layer(std::get<layers::LSTM>(recurrent_options_from("LSTM", config)));
 }
-
 std::shared_ptr<Layer> gru_from(const ConfigView& config) {
-  if (!config.boolean("reset_after", false)) {
-    config["reset_after"].fail("true: the reset gate behind the product is the one that is there");
-  }
-  return layers::make_layer(options_from<layers::GRU>(config));
+  return layers::make_layer(std::get<layers::GRU>(recurrent_options_from("GRU", config)));
 }
 
 constexpr std::array<LayerClass, 2> kClasses{{{"LSTM", &lstm_from}, {"GRU", &gru_from}}};
 
 }  // namespace
+
+RecurrentOptions recurrent_options_from(std::string_view class_name, const ConfigView& config) {
+  if (class_name == "LSTM") {
+    auto options = options_from<layers::LSTM>(config);
+    options.unit_forget_bias = config.boolean("unit_forget_bias", true);
+    return options;
+  }
+  if (class_name != "GRU") raise<FileError>("{}: expected LSTM or GRU, got {}", config.where(), class_name);
+  auto options = options_from<layers::GRU>(config);
+  options.reset_after = config.boolean("reset_after", false);  // absent in Keras before it had a choice
+  return options;
+}
 
 std::span<const LayerClass> recurrent_classes() {
   return kClasses;

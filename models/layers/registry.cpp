@@ -18,13 +18,17 @@ constexpr std::array kTables{Table(&advanced_activation_classes),
                              Table(&embedding_classes),
                              Table(&join_classes),
                              Table(&layer_normalization_classes),
+                             Table(&masking_classes),
                              Table(&merge_classes),
                              Table(&normalization_classes),
                              Table(&padding_classes),
                              Table(&pooling_classes),
+                             Table(&prelu_classes),
                              Table(&recurrent_classes),
+                             Table(&regularization_classes),
                              Table(&separable_classes),
-                             Table(&shape_classes)};
+                             Table(&shape_classes),
+                             Table(&wrapper_classes)};
 
 const LayerClass* find_class(std::string_view name) {
   for (const Table table : kTables) {

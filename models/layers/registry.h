@@ -42,12 +42,16 @@ std::span<const LayerClass> core_classes();
 std::span<const LayerClass> embedding_classes();
 std::span<const LayerClass> join_classes();
 std::span<const LayerClass> layer_normalization_classes();
+std::span<const LayerClass> masking_classes();
 std::span<const LayerClass> merge_classes();
 std::span<const LayerClass> normalization_classes();
 std::span<const LayerClass> padding_classes();
 std::span<const LayerClass> pooling_classes();
+std::span<const LayerClass> prelu_classes();
 std::span<const LayerClass> recurrent_classes();
+std::span<const LayerClass> regularization_classes();
 std::span<const LayerClass> separable_classes();
 std::span<const LayerClass> shape_classes();
+std::span<const LayerClass> wrapper_classes();
 
 }  // namespace rondo

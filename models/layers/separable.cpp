@@ -1,6 +1,7 @@
 #include "models/layers/separable.h"
 
 #include "models/layers/config_parts.h"
+#include "models/layers/constraint_config.h"
 #include "models/layers/linear.h"
 #include "models/layers/registry.h"
 #include "models/layers/regularizer_config.h"
@@ -88,9 +89,9 @@ void read_window(const ConfigView& config, Options& options) {
   options.bias_initializer = initializer_from(config, "bias_initializer", "zeros");
   options.depthwise_regularizer = regularizer_from(config, "depthwise_regularizer");
   options.bias_regularizer = regularizer_from(config, "bias_regularizer");
-  for (const char* key : {"activity_regularizer", "depthwise_constraint", "bias_constraint"}) {
-    config.require_unset(key);
-  }
+  options.activity_regularizer = regularizer_from(config, "activity_regularizer");
+  options.depthwise_constraint = constraint_from(config, "depthwise_constraint");
+  options.bias_constraint = constraint_from(config, "bias_constraint");
   options.name = config.string("name", "");
 }
 
@@ -102,6 +103,7 @@ class DepthwiseConv2DLayer final : public Layer {
         activation_(activation_by_name(options.activation, title_of("DepthwiseConv2D", options))),
         depthwise_("DepthwiseConv2D", options) {}
   std::string_view class_name() const override { return "DepthwiseConv2D"; }
+  Regularizer activity_regularizer() const override { return options_.activity_regularizer; }
   bool takes_16_bits() const override { return true; }
   ActivationKind output_activation() const override { return activation_; }
   bool fuses_activation() const override { return activation_ == ActivationKind::kLinear; }
@@ -113,12 +115,12 @@ class DepthwiseConv2DLayer final : public Layer {
     config.set("use_bias", options_.use_bias);
     config.set("bias_initializer", initializer_config(options_.bias_initializer));
     config.set("bias_regularizer", regularizer_config(options_.bias_regularizer));
-    config.set("activity_regularizer", nullptr);
-    config.set("bias_constraint", nullptr);
+    config.set("activity_regularizer", regularizer_config(options_.activity_regularizer));
+    config.set("bias_constraint", constraint_config(options_.bias_constraint));
     config.set("depth_multiplier", options_.depth_multiplier);
     config.set("depthwise_initializer", initializer_config(options_.depthwise_initializer));
     config.set("depthwise_regularizer", regularizer_config(options_.depthwise_regularizer));
-    config.set("depthwise_constraint", nullptr);
+    config.set("depthwise_constraint", constraint_config(options_.depthwise_constraint));
     return config;
   }
 
@@ -135,9 +137,11 @@ class DepthwiseConv2DLayer final : public Layer {
     weights_.kernel =
         &add_weight("depthwise_kernel", depthwise_.kernel_shape(inputs[0]), options_.depthwise_initializer);
     weights_.kernel->regularizer = options_.depthwise_regularizer;
+    weights_.kernel->constraint = options_.depthwise_constraint;
     if (!options_.use_bias) return;
     weights_.bias = &add_weight("bias", {depthwise_.channels(inputs[0])}, options_.bias_initializer);
     weights_.bias->regularizer = options_.bias_regularizer;
+    weights_.bias->constraint = options_.bias_constraint;
   }
   ValueId compile(PlanBuilder& builder, const Call& call) override {
     const LinearActivation activation = split_activation(activation_, call);
@@ -162,6 +166,7 @@ class SeparableConv2DLayer final : public Layer {
     require(options.filters > 0, "{} needs filters > 0, got {}", title(), options.filters);
   }
   std::string_view class_name() const override { return "SeparableConv2D"; }
+  Regularizer activity_regularizer() const override { return options_.activity_regularizer; }
   bool takes_16_bits() const override { return true; }
   ActivationKind output_activation() const override { return activation_; }
   bool fuses_activation() const override { return activation_ == ActivationKind::kLinear; }
@@ -179,10 +184,10 @@ class SeparableConv2DLayer final : public Layer {
     config.set("depthwise_regularizer", regularizer_config(options_.depthwise_regularizer));
     config.set("pointwise_regularizer", regularizer_config(options_.pointwise_regularizer));
     config.set("bias_regularizer", regularizer_config(options_.bias_regularizer));
-    for (const char* key :
-         {"activity_regularizer", "depthwise_constraint", "pointwise_constraint", "bias_constraint"}) {
-      config.set(key, nullptr);
-    }
+    config.set("activity_regularizer", regularizer_config(options_.activity_regularizer));
+    config.set("depthwise_constraint", constraint_config(options_.depthwise_constraint));
+    config.set("pointwise_constraint", constraint_config(options_.pointwise_constraint));
+    config.set("bias_constraint", constraint_config(options_.bias_constraint));
     return config;
   }
 
@@ -200,12 +205,15 @@ class SeparableConv2DLayer final : public Layer {
     windows_.kernel =
         &add_weight("depthwise_kernel", depthwise_.kernel_shape(inputs[0]), options_.depthwise_initializer);
     windows_.kernel->regularizer = options_.depthwise_regularizer;
+    windows_.kernel->constraint = options_.depthwise_constraint;
     mix_.kernel = &add_weight("pointwise_kernel", {1, 1, depthwise_.channels(inputs[0]), options_.filters},
                               options_.pointwise_initializer);
     mix_.kernel->regularizer = options_.pointwise_regularizer;
+    mix_.kernel->constraint = options_.pointwise_constraint;
     if (!options_.use_bias) return;
     mix_.bias = &add_weight("bias", {options_.filters}, options_.bias_initializer);
     mix_.bias->regularizer = options_.bias_regularizer;
+    mix_.bias->constraint = options_.bias_constraint;
   }
   ValueId compile(PlanBuilder& builder, const Call& call) override {
     const ValueId middle =
@@ -243,7 +251,7 @@ std::shared_ptr<Layer> separable_from(const ConfigView& config) {
   options.filters = config["filters"].integer();
   options.pointwise_initializer = initializer_from(config, "pointwise_initializer", "glorot_uniform");
   options.pointwise_regularizer = regularizer_from(config, "pointwise_regularizer");
-  config.require_unset("pointwise_constraint");
+  options.pointwise_constraint = constraint_from(config, "pointwise_constraint");
   return layers::make_layer(options);
 }
 

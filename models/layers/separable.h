@@ -6,6 +6,7 @@
 
 #include "models/graph/regularizer.h"
 #include "models/layers/layer_slot.h"
+#include "runtime/kernels/constraint.h"
 
 namespace rondo::layers {
 
@@ -25,6 +26,9 @@ struct DepthwiseConv2D {
   Initializer bias_initializer = "zeros";
   Regularizer depthwise_regularizer = {};
   Regularizer bias_regularizer = {};
+  Regularizer activity_regularizer = {};
+  Constraint depthwise_constraint = {};
+  Constraint bias_constraint = {};
   bool trainable = true;
   std::string name = {};
   LayerSlot layer = {};
@@ -48,6 +52,10 @@ struct SeparableConv2D {
   Regularizer depthwise_regularizer = {};
   Regularizer pointwise_regularizer = {};
   Regularizer bias_regularizer = {};
+  Regularizer activity_regularizer = {};
+  Constraint depthwise_constraint = {};
+  Constraint pointwise_constraint = {};
+  Constraint bias_constraint = {};
   bool trainable = true;
   std::string name = {};
   LayerSlot layer = {};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "models/graph/broadcast_step.h"
 #include "models/graph/permute_step.h"
 #include "models/layers/config_parts.h"
 #include "models/layers/registry.h"
@@ -98,6 +99,32 @@ class PermuteLayer final : public Layer {
   std::vector<int64_t> dims_;
 };
 
+class RepeatVectorLayer final : public Layer {
+ public:
+  explicit RepeatVectorLayer(const layers::RepeatVector& options) : Layer(options.name), n_(options.n) {
+    require(n_ > 0, "{} needs an n above 0, got {}", title(), n_);
+  }
+  std::string_view class_name() const override { return "RepeatVector"; }
+  Config config() const override {
+    Config config = Layer::config();
+    config.set("n", n_);
+    return config;
+  }
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    require_inputs(inputs, 1);
+    require_rank(inputs[0], 1, "samples (features)");
+    return {n_, inputs[0][0]};
+  }
+  ValueId compile(PlanBuilder& builder, const Call& call) override {
+    const Shape shape = builder.desc(call.inputs[0]).shape;
+    const ValueId line = builder.reshape(call.inputs[0], {shape[0], 1, shape[1]});
+    return append_broadcast(builder, line, {shape[0], n_, shape[1]}, call.name);
+  }
+
+ private:
+  int64_t n_;
+};
+
 std::vector<int64_t> integers(const ConfigView& list) {
   std::vector<int64_t> values;
   for (const ConfigView& value : list.list()) values.push_back(value.integer());
@@ -113,7 +140,13 @@ std::shared_ptr<Layer> permute_from(const ConfigView& config) {
       layers::Permute{.dims = integers(config["dims"]), .name = config.string("name", "")});
 }
 
-constexpr std::array<LayerClass, 2> kClasses{{{"Reshape", &reshape_from}, {"Permute", &permute_from}}};
+std::shared_ptr<Layer> repeat_from(const ConfigView& config) {
+  return layers::make_layer(
+      layers::RepeatVector{.n = config["n"].integer(), .name = config.string("name", "")});
+}
+
+constexpr std::array<LayerClass, 3> kClasses{
+    {{"Reshape", &reshape_from}, {"Permute", &permute_from}, {"RepeatVector", &repeat_from}}};
 
 }  // namespace
 
@@ -121,6 +154,9 @@ std::span<const LayerClass> shape_classes() {
   return kClasses;
 }
 
+std::shared_ptr<Layer> layers::make_layer(const RepeatVector& options) {
+  return std::make_shared<RepeatVectorLayer>(options);
+}
 std::shared_ptr<Layer> layers::make_layer(const Reshape& options) {
   return std::make_shared<ReshapeLayer>(options);
 }

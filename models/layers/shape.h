@@ -24,6 +24,15 @@ struct Permute {
   SymbolicTensor operator()(const SymbolicTensor& input) const { return LayerHandle(*this)(input); }
 };
 
+// A sample (features) n times: (n, features).
+struct RepeatVector {
+  int64_t n = 1;
+  std::string name = {};
+  LayerSlot layer = {};
+  SymbolicTensor operator()(const SymbolicTensor& input) const { return LayerHandle(*this)(input); }
+};
+
+std::shared_ptr<Layer> make_layer(const RepeatVector& options);
 std::shared_ptr<Layer> make_layer(const Reshape& options);
 std::shared_ptr<Layer> make_layer(const Permute& options);
 

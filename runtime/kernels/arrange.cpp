@@ -11,6 +11,7 @@ PermuteSpec reverse(const PermuteSpec& spec) {
   for (size_t i = 0; i < spec.axes.size(); ++i) {
     back.axes[static_cast<size_t>(spec.axes[i])] = static_cast<int>(i);
   }
+  if (spec.reversed >= 0) back.reversed = spec.axes[static_cast<size_t>(spec.reversed)];
   return back;
 }
 
@@ -21,6 +22,8 @@ Shape output_shape(const PermuteSpec& spec) {
   bool whole = static_cast<int>(sorted.size()) == in.rank();
   for (size_t i = 0; whole && i < sorted.size(); ++i) whole = sorted[i] == static_cast<int>(i);
   require(whole, "permute: the axes must be a permutation of those of {}", in.text());
+  require(spec.reversed >= -1 && spec.reversed < in.rank(), "permute {}: there is no axis {} to reverse",
+          in.text(), spec.reversed);
   std::vector<int64_t> extents;
   for (const int axis : spec.axes) extents.push_back(in[axis]);
   return Shape(extents);

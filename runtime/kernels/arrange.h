@@ -28,6 +28,7 @@ class PadKernel : public Kernel {
 struct PermuteSpec {
   TensorDesc input;
   std::vector<int> axes;
+  int reversed = -1;  // an axis of the result that runs from the end
 };
 
 class PermuteKernel : public Kernel {

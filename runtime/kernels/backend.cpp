@@ -2,6 +2,9 @@
 
 #include "runtime/base/error.h"
 #include "runtime/kernels/arrange.h"
+#include "runtime/kernels/broadcast.h"
+#include "runtime/kernels/constraint.h"
+#include "runtime/kernels/mask.h"
 #include "runtime/kernels/sequence.h"
 
 namespace rondo {
@@ -36,6 +39,21 @@ std::unique_ptr<MatmulKernel> KernelBackend::matmul(const MatmulSpec&) {
 }
 std::unique_ptr<GateKernel> KernelBackend::gates(const GateSpec&) {
   lacks(*this, "recurrent gates");
+}
+std::unique_ptr<ConstraintKernel> KernelBackend::constraint(const ConstraintSpec&) {
+  lacks(*this, "constraints");
+}
+std::unique_ptr<BroadcastKernel> KernelBackend::broadcast(const BroadcastSpec&) {
+  lacks(*this, "repeating a tensor");
+}
+std::unique_ptr<PreluKernel> KernelBackend::prelu(const PreluSpec&) {
+  lacks(*this, "PReLU");
+}
+std::unique_ptr<MaskKernel> KernelBackend::mask(const MaskSpec&) {
+  lacks(*this, "masks");
+}
+std::unique_ptr<ScoreMaskKernel> KernelBackend::score_mask(const ScoreMaskSpec&) {
+  lacks(*this, "masks of scores");
 }
 
 }  // namespace rondo

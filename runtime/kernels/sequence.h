@@ -67,7 +67,7 @@ class MatmulKernel : public Kernel {
 
 // One time step of a recurrent layer behind its products, for `rows` samples and `units`. `input` is the
 // input's product and `recurrent` the last state's, with a column for each gate and unit.
-enum class Recurrence : uint8_t { kLstm, kGru };
+enum class Recurrence : uint8_t { kLstm, kGru, kGruResetBefore };
 struct GateSpec {
   Recurrence kind = Recurrence::kLstm;
   int64_t rows = 0, units = 0;
@@ -81,19 +81,30 @@ constexpr int64_t gate_count(Recurrence kind) {
 //   i, f, o = sigmoid(z), g = tanh(z_c);  c = f c_last + i g;  h = o tanh(c).  Keeps i, f, g, o.
 // GRU with reset_after, with gates z, r, h of x = input and y = recurrent:
 //   z, r = sigmoid(x + y), g = tanh(x_h + r y_h);  h = z h_last + (1 - z) g.  Keeps z, r, g, y_h.
+// GRU with the reset gate before the product: reset() takes y, the product of h_last, and gives r h_last;
+// then forward() takes y, the product of that, of which it reads y_h:
+//   z, r = sigmoid(x + y), g = tanh(x_h + y_h);  h = z h_last + (1 - z) g.  Keeps z, r, g.
+// A row that the mask leaves out passes h_last and c_last on.
 struct GateState {
   const float* input = nullptr;
   const float* recurrent = nullptr;
-  const float* last_output = nullptr;  // h_last; GRU
-  const float* last_cell = nullptr;    // c_last; LSTM
-  float* kept = nullptr;               // (rows, 4 units)
-  float* cell = nullptr;               // c; LSTM
-  float* output = nullptr;             // h
+  const float* last_output = nullptr;   // h_last; GRU, and with a mask
+  const float* last_dropped = nullptr;  // what r is multiplied with, where it is not h_last; GRU reset before
+  const float* last_cell = nullptr;     // c_last; LSTM
+  float* kept = nullptr;                // (rows, 4 units)
+  float* cell = nullptr;                // c; LSTM
+  float* output = nullptr;              // h
+  float* reset = nullptr;               // r h_last; GRU reset before
+  const float* mask = nullptr;          // may be null; of row i: mask[i mask_stride], 0 or 1
+  int64_t mask_stride = 1;
 };
 // The same step backward, from the gradients of h: `grad_output` (may be null: none) plus `grad_next`, what
 // the next time step sent. `grad_cell` is the gradient of c, in and out. Writes the gradients of `input` and
 // `recurrent` (for an LSTM they are one: grad_recurrent is null), and for a GRU adds nothing but writes the
-// part of h_last's gradient that does not go through the product into `grad_last`.
+// part of h_last's gradient that does not go through the product into `grad_last` (with a mask an LSTM does
+// so, too). A GRU with the reset gate before the product has two steps: backward_candidate() writes the
+// gradient of its second product into `grad_candidate`; backward() is given what that product sends to r
+// h_last as `grad_reset`, and turns it into what goes to the second factor.
 struct GateGradient {
   const float* kept = nullptr;
   const float* last_output = nullptr;
@@ -105,12 +116,20 @@ struct GateGradient {
   float* grad_input = nullptr;
   float* grad_recurrent = nullptr;
   float* grad_last = nullptr;
+  const float* last_dropped = nullptr;
+  float* grad_candidate = nullptr;  // (rows, 3 units)
+  float* grad_reset = nullptr;      // (rows, units); in and out
+  const float* mask = nullptr;
+  int64_t mask_stride = 1;
 };
 
 class GateKernel : public Kernel {
  public:
   virtual void forward(const Execution& on, const GateState& state) = 0;
   virtual void backward(const Execution& on, const GateGradient& gradient) = 0;
+  // A GRU with the reset gate before the product: the first half of a step, forward and backward.
+  virtual void reset(const Execution& on, const GateState& state) = 0;
+  virtual void backward_candidate(const Execution& on, const GateGradient& gradient) = 0;
 };
 
 // Throw InvalidArgument where a specification makes no sense.

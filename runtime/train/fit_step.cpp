@@ -80,6 +80,7 @@ void FitRun::update_weights(const Execution& on) {
     const BucketSpan bucket = needs_squares ? sync.bucket(b) : sync.wait(b);
     optimizer.update(on, b, bucket.weights, bucket.gradients);
   }
+  state_.network.constrain(on);
 }
 
 void FitRun::send_results() {

@@ -52,6 +52,9 @@ class Network {
   // After a training forward: writes each trainable parameter's gradient (of the sum of the row losses, times
   // state.inverse_batch) and tells the sink as soon as the work that makes it final is queued.
   virtual void backward(const Execution& on, GradSink& sink) = 0;
+  // Behind the optimizer's update in a training step, on every rank: brings weights back to what their
+  // constraints allow, alike on all ranks.
+  virtual void constrain(const Execution& /*on*/) {}
   // Of networks whose training passes can be captured and replayed: over batches of the same rows in the same
   // places they queue the same work every time, and what changes from step to step they read on the device,
   // from on.state. Gives the memory that the passes use besides parameters and batches, and that the network

@@ -87,16 +87,16 @@ TEST_P(Golden, SurvivesOurOwnFiles) {
   EXPECT_THAT(folder.names(), testing::ElementsAre("m.h5", "m.keras", "m3.keras", "w.h5", "w.weights.h5"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Golden,
-                         testing::Values(Case{"mlp", "tf"}, Case{"mlp", "k3"}, Case{"chain_of_images", "tf"},
-                                         Case{"chain_of_images", "k3"}, Case{"graph", "tf"},
-                                         Case{"graph", "k3"}, Case{"separable", "tf"},
-                                         Case{"separable", "k3"}, Case{"lstm", "tf"}, Case{"lstm", "k3"},
-                                         Case{"gru", "tf"}, Case{"gru", "k3"}, Case{"attention", "tf"},
-                                         Case{"attention", "k3"}, Case{"nested", "tf"}, Case{"nested", "k3"}),
-                         [](const auto& each) {
-                           return std::string(each.param.model) + "_" + each.param.dialect;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, Golden,
+    testing::Values(Case{"mlp", "tf"}, Case{"mlp", "k3"}, Case{"chain_of_images", "tf"},
+                    Case{"chain_of_images", "k3"}, Case{"graph", "tf"}, Case{"graph", "k3"},
+                    Case{"separable", "tf"}, Case{"separable", "k3"}, Case{"lstm", "tf"}, Case{"lstm", "k3"},
+                    Case{"gru", "tf"}, Case{"gru", "k3"}, Case{"masked", "tf"}, Case{"masking", "tf"},
+                    Case{"bidirectional", "tf"}, Case{"bidirectional", "k3"}, Case{"limited", "tf"},
+                    Case{"limited", "k3"}, Case{"attention", "tf"}, Case{"attention", "k3"},
+                    Case{"nested", "tf"}, Case{"nested", "k3"}),
+    [](const auto& each) { return std::string(each.param.model) + "_" + each.param.dialect; });
 
 TEST(GoldenWeights, OfTheParallelModelLoadIntoTheTemplate) {
   Model model = model_from_json(test::read_text(golden("graph.tf.json")));
@@ -179,6 +179,26 @@ TEST(GoldenTraining, ThreeStepsOfEachOptimizer) {
             << name << ", weight " << i << ", element " << j;
       }
     }
+  }
+}
+
+// Constraints change the weights behind the update; penalties on results are in loss and gradient.
+TEST(GoldenTraining, OfALimitedModel) {
+  const GoldenArrays run("train_limited.h5");
+  const ArraySource source(
+      {.input_shape = {5, 5, 2}, .input = run.values("x"), .label_shape = {3}, .labels = run.values("y")});
+  Model model = load_model(golden("limited.tf.h5"), {.compile = false});
+  model.set_weights(run.list("before"));
+  model.compile({.optimizer = SGD{.learning_rate = 0.1}, .loss = "categorical_crossentropy"});
+  const History history = model.fit(source, {.batch_size = 12, .epochs = 3, .shuffle = false});
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(history.at("loss")[i], static_cast<double>(run.values("losses")[i]), 1e-5) << i;
+  }
+  const auto after = model.get_weights();
+  const auto wanted = run.list("after");
+  ASSERT_EQ(after.size(), wanted.size());
+  for (size_t i = 0; i < after.size(); ++i) {
+    EXPECT_THAT(after[i], Pointwise(FloatNear(1e-5f), wanted[i])) << "weight " << i;
   }
 }
 

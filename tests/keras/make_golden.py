@@ -46,6 +46,8 @@ def write_io(name, **arrays):
 
 for name in chosen:
     for dialect, k in (("tf", tf_keras), ("k3", keras)):
+        if dialect == "k3" and name in models.TF_ONLY:
+            continue
         k.backend.clear_session()
         rng = np.random.default_rng(len(name))
         model = models.ALL[name](k)
@@ -151,4 +153,17 @@ if "mlp" in chosen:
         after = model.get_weights()
         write_io(f"train_{name}.h5", x=x, y=y, losses=losses, **{f"before{i}": w for i, w in enumerate(before)},
                  **{f"after{i}": w for i, w in enumerate(after)})
+# What happens behind the update, and what is added to the loss.
+if "limited" in chosen:
+    tf_keras.backend.clear_session()
+    rng = np.random.default_rng(8)
+    model = models.limited(tf_keras)
+    give_weights(model, rng)
+    before = model.get_weights()
+    x = rng.normal(size=(12, 5, 5, 2)).astype("float32")
+    y = np.eye(3, dtype="float32")[rng.integers(0, 3, 12)]
+    model.compile(tf_keras.optimizers.legacy.SGD(0.1), "categorical_crossentropy")
+    losses = [model.train_on_batch(x, y) for _ in range(3)]
+    write_io("train_limited.h5", x=x, y=y, losses=losses, **{f"before{i:02}": w for i, w in enumerate(before)},
+             **{f"after{i:02}": w for i, w in enumerate(model.get_weights())})
 print("tf_keras", tf_keras.__version__, "keras", keras.__version__, "tensorflow", tf.__version__, "h5py", h5py.__version__)

@@ -59,6 +59,57 @@ def gru(k):
     return k.Model(x, L.Dense(2, name="out")(y), name="gru")
 
 
+def masked(k):
+    """Word 0 is none: recurrent layers pass their states on, attention does not look there, the mean leaves it out."""
+    L = k.layers
+    x = L.Input((6,), dtype="int32", name="words")
+    y = L.Embedding(11, 5, mask_zero=True, name="embedding")(x)
+    a = L.LSTM(4, return_sequences=True, name="first")(y)
+    b = L.GRU(4, return_sequences=True, name="second")(y)
+    c = L.GRU(3, go_backwards=True, reset_after=False, name="third")(y)
+    y = L.Dense(4, name="each")(L.Add(name="sum")([a, b]))
+    y = L.MultiHeadAttention(num_heads=2, key_dim=3, name="attention")(y, y)
+    y = L.GlobalAveragePooling1D(name="mean")(y)
+    return k.Model(x, L.Dense(2, name="out")(L.Concatenate(name="join")([y, c])), name="masked")
+
+
+def masking(k):
+    """Sequences with steps of 0, and a layer that walks backwards."""
+    L = k.layers
+    x = L.Input((6, 3), name="steps")
+    y = L.Masking(0.0, name="masking")(L.ReLU(threshold=0.5, name="relu")(x))
+    y = L.LSTM(4, return_sequences=True, go_backwards=True, name="first")(y)
+    y = L.Bidirectional(L.GRU(3, return_sequences=True), merge_mode="ave", name="both")(y)
+    y = L.TimeDistributed(L.Dense(4), name="each")(y)
+    y = L.LSTM(3, dropout=0.5, recurrent_dropout=0.25, name="second")(y)
+    return k.Model(x, y, name="masking")
+
+
+def bidirectional(k):
+    """A layer in both directions, and one applied to each time step."""
+    L = k.layers
+    x = L.Input((5, 4), name="steps")
+    y = L.Bidirectional(L.LSTM(3, return_sequences=True), name="both")(x)
+    y = L.TimeDistributed(L.Dense(4, activation="tanh"), name="each")(y)
+    y = L.PReLU(shared_axes=[1], name="prelu")(y)
+    a = L.Bidirectional(L.GRU(2), merge_mode="sum", name="last")(y)
+    b = L.Add(name="joined")([L.RepeatVector(5, name="repeat")(a), L.Dense(2, name="narrow")(y)])
+    return k.Model(x, L.Flatten(name="flat")(b), name="bidirectional")
+
+
+def limited(k):
+    """Constraints, and penalties on results and on normalization."""
+    L, r, c = k.layers, k.regularizers, k.constraints
+    return k.Sequential([
+        L.Input((5, 5, 2)), L.Conv2D(4, 3, activation="tanh", kernel_constraint=c.MaxNorm(0.5, axis=[0, 1, 2]),
+                                     bias_constraint=c.NonNeg(), activity_regularizer=r.L2(0.01), name="c"),
+        L.Flatten(name="f"), L.Dense(5, kernel_constraint=c.UnitNorm(), name="d"),
+        L.BatchNormalization(gamma_regularizer=r.L2(0.05), beta_regularizer=r.L1(0.02), gamma_constraint=c.NonNeg(), name="n"),
+        L.PReLU(alpha_constraint=c.MaxNorm(0.2), name="p"), L.ActivityRegularization(l1=0.02, name="a"),
+        L.Dense(3, activation="softmax", kernel_constraint=c.MinMaxNorm(0.2, 0.7, rate=0.6), activity_regularizer=r.L1L2(0.01, 0.03),
+                name="out")], name="limited")
+
+
 def attention(k):
     L = k.layers
     x = L.Input((5, 8), name="tokens")
@@ -75,4 +126,6 @@ def nested(k):
     return k.Model(x, L.Dense(2, name="out")(L.Add(name="sum")([inner(x), inner(inner(x))])), name="nested")
 
 
-ALL = {f.__name__: f for f in (mlp, chain_of_images, graph, separable, lstm, gru, attention, nested)}
+# Keras 3 writes what computes a mask as operations of the model: those are not read.
+TF_ONLY = ("masked", "masking")
+ALL = {f.__name__: f for f in (mlp, chain_of_images, graph, separable, lstm, gru, masked, masking, bidirectional, limited, attention, nested)}

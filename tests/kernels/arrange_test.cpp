@@ -1,8 +1,12 @@
 // Padding, permuting, joining two tensors, penalties on weights.
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "runtime/base/error.h"
 #include "runtime/kernels/arrange.h"
+#include "runtime/kernels/broadcast.h"
+#include "runtime/kernels/constraint.h"
 #include "tests/kernels/fixture.h"
 
 namespace rondo::test {
@@ -63,8 +67,10 @@ TEST_F(ArrangeTest, PermutationsAndTheirReverse) {
                                                               {{2, 3, 4, 5}, {0, 2, 1, 3}},
                                                               {{2, 3, 1, 4, 2}, {4, 2, 0, 1, 3}},
                                                               {{7}, {0}}};
+  int round = 0;
   for (const auto& [shape, axes] : cases) {
-    const PermuteSpec spec{.input = plain(shape), .axes = axes};
+    const int rank = shape.rank(), reversed = round++ % (rank + 1) - 1;
+    const PermuteSpec spec{.input = plain(shape), .axes = axes, .reversed = reversed};
     const auto kernel = backend->permute(spec), back = backend->permute(reverse(spec));
     const Array x = random_array(shape, 1);
     const auto *in = operand(plain(shape), x), *out = result(kernel->output()), *again = result(plain(shape));
@@ -77,8 +83,10 @@ TEST_F(ArrangeTest, PermutationsAndTheirReverse) {
     for (int64_t i = 0; i < y.size(); ++i) {
       int64_t rest = i, at = 0;
       for (size_t a = axes.size(); a-- > 0;) {
-        at += rest % y.shape[static_cast<int>(a)] * strides[static_cast<size_t>(axes[a])];
-        rest /= y.shape[static_cast<int>(a)];
+        const int64_t extent = y.shape[static_cast<int>(a)], index_here = rest % extent;
+        const bool from_end = static_cast<int>(a) == reversed;
+        at += (from_end ? extent - 1 - index_here : index_here) * strides[static_cast<size_t>(axes[a])];
+        rest /= extent;
       }
       ASSERT_EQ(y[i], x[at]) << shape.text();
     }
@@ -87,6 +95,7 @@ TEST_F(ArrangeTest, PermutationsAndTheirReverse) {
   }
   EXPECT_THROW(backend->permute({.input = plain({2, 3}), .axes = {0, 0}}), InvalidArgument);
   EXPECT_THROW(backend->permute({.input = plain({2, 3}), .axes = {0}}), InvalidArgument);
+  EXPECT_THROW(backend->permute({.input = plain({2, 3}), .axes = {1, 0}, .reversed = 2}), InvalidArgument);
 }
 
 TEST_F(ArrangeTest, JoiningTwoTensors) {
@@ -164,6 +173,123 @@ TEST_F(ArrangeTest, PenaltiesOnWeights) {
     operands.clear();
   }
   EXPECT_THROW(backend->penalty({.weights = plain({3}), .rows = 1, .l1 = -1.0}), InvalidArgument);
+}
+
+TEST_F(ArrangeTest, RepeatingAlongAxes) {
+  const std::vector<std::pair<Shape, Shape>> cases{{{3, 1}, {3, 5}},
+                                                   {{1, 4, 1}, {6, 4, 3}},
+                                                   {{2, 1, 3, 1, 2}, {2, 4, 3, 5, 2}},
+                                                   {{1, 1}, {1, 7}},
+                                                   {{2, 3}, {2, 3}}};
+  for (const auto& [small, large] : cases) {
+    SCOPED_TRACE(small.text());
+    const auto kernel = backend->broadcast({.input = small, .output = large});
+    const Array x = random_array(small, 1), dy = random_array(large, 2);
+    Array y(large), dx(small);
+    for (int64_t i = 0; i < y.size(); ++i) {
+      int64_t rest = i, at = 0, stride = 1;
+      for (int axis = large.rank(); axis-- > 0;) {
+        if (small[axis] > 1) at += rest % large[axis] * stride;
+        stride *= small[axis];
+        rest /= large[axis];
+      }
+      y[i] = x[at];
+      dx[at] += dy[i];
+    }
+    const auto *in = operand(plain(small), x), *out = result(plain(large)), *grad = operand(plain(large), dy),
+               *sum = result(plain(small));
+    kernel->spread(on(*kernel), in->tensor(), out->tensor());
+    kernel->sum(on(*kernel), grad->tensor(), sum->tensor());
+    EXPECT_EQ(array(out).values, array(operand(plain(large), y)).values);
+    EXPECT_LT(relative_error(array(sum), dx), 3e-7);
+    check_guards();
+    operands.clear();
+  }
+  EXPECT_THROW(backend->broadcast({.input = {2, 3}, .output = {2, 4}}), InvalidArgument);
+  EXPECT_THROW(backend->broadcast({.input = {3}, .output = {2, 3}}), InvalidArgument);
+}
+
+TEST_F(ArrangeTest, PreluWithSharedAxes) {
+  const Shape shape{3, 4, 5, 2};
+  for (const Shape& shared : {Shape{4, 5, 2}, Shape{1, 1, 2}, Shape{4, 1, 1}}) {
+    SCOPED_TRACE(shared.text());
+    const auto kernel = backend->prelu({.input = shape, .alpha = shared});
+    const Array x = random_array(shape, 1), dy = random_array(shape, 2), alpha = random_array(shared, 3);
+    Array y(shape), dx(shape), d_alpha(shared);
+    for (int64_t i = 0; i < x.size(); ++i) {
+      const int64_t c = i % 2, w = i / 2 % 5, h = i / 10 % 4;
+      const int64_t at = ((shared[0] > 1 ? h : 0) * shared[1] + (shared[1] > 1 ? w : 0)) * shared[2] +
+                         (shared[2] > 1 ? c : 0);
+      y[i] = x[i] > 0.0 ? x[i] : alpha[at] * x[i];
+      dx[i] = x[i] > 0.0 ? dy[i] : alpha[at] * dy[i];
+      if (x[i] <= 0.0) d_alpha[at] += dy[i] * x[i];
+    }
+    const auto *in = operand(plain(shape), x), *slope = operand(plain(shared), alpha),
+               *grad = operand(plain(shape), dy), *out = result(plain(shape)), *got_dx = result(plain(shape)),
+               *got_alpha = result(plain(shared));
+    kernel->forward(on(*kernel), in->tensor(), slope->tensor(), out->tensor());
+    kernel->backward(on(*kernel), in->tensor(), slope->tensor(), grad->tensor(), got_dx->tensor(),
+                     got_alpha->tensor());
+    EXPECT_LT(relative_error(array(out), y), 3e-7);
+    EXPECT_LT(relative_error(array(got_dx), dx), 3e-7);
+    EXPECT_LT(relative_error(array(got_alpha), d_alpha), 1e-6);
+    kernel->backward(on(*kernel), in->tensor(), slope->tensor(), grad->tensor(), {}, {});
+    check_guards();
+    operands.clear();
+  }
+  EXPECT_THROW(backend->prelu({.input = {2, 3}, .alpha = {2}}), InvalidArgument);
+}
+
+// Keras' formulas on each group of weights that shares a norm.
+TEST_F(ArrangeTest, ConstraintsOnWeights) {
+  const Shape shape{3, 4, 5};
+  const std::vector<Constraint> all{Constraint::max_norm(0.5), Constraint::max_norm(1.5, {0, 1}),
+                                    Constraint::unit_norm({-1}), Constraint::non_neg(),
+                                    Constraint::min_max_norm(1.0, 1.5, 0.25, {2, 0})};
+  for (const Constraint& c : all) {
+    SCOPED_TRACE(static_cast<int>(c.kind));
+    const auto kernel = backend->constraint({.constraint = c, .weights = shape});
+    const Array w = random_array(shape, 1);
+    std::map<std::vector<int64_t>, double> squares;
+    const auto group_of = [&](int64_t i) {
+      std::vector<int64_t> index{i / 20, i / 5 % 4, i % 5};
+      for (const int axis : c.axes) index[static_cast<size_t>(axis < 0 ? axis + 3 : axis)] = 0;
+      return index;
+    };
+    for (int64_t i = 0; i < w.size(); ++i) squares[group_of(i)] += w[i] * w[i];
+    Array expected(shape);
+    for (int64_t i = 0; i < w.size(); ++i) {
+      const double norm = std::sqrt(squares[group_of(i)]);
+      switch (c.kind) {
+        case Constraint::Kind::kMaxNorm:
+          expected[i] = w[i] * std::min(norm, c.high) / (1e-7 + norm);
+          break;
+        case Constraint::Kind::kUnitNorm:
+          expected[i] = w[i] / (1e-7 + norm);
+          break;
+        case Constraint::Kind::kMinMaxNorm:
+          expected[i] =
+              w[i] * (c.rate * std::clamp(norm, c.low, c.high) + (1.0 - c.rate) * norm) / (1e-7 + norm);
+          break;
+        default:
+          expected[i] = std::max(w[i], 0.0);
+      }
+    }
+    const auto *weights = operand(plain(shape), w), *skipped = operand(plain(shape), w);
+    kernel->run(on(*kernel), weights->tensor());
+    EXPECT_LT(relative_error(array(weights), expected), 5e-7);
+    state.skip = 1;  // a step whose gradients were not finite
+    const auto before = array(skipped).values;
+    kernel->run(on(*kernel), skipped->tensor());
+    EXPECT_EQ(array(skipped).values, before);
+    state.skip = 0;
+    check_guards();
+    operands.clear();
+  }
+  EXPECT_THROW(backend->constraint({.constraint = Constraint::max_norm(1.0, {3}), .weights = shape}),
+               InvalidArgument);
+  EXPECT_THROW(backend->constraint({.constraint = Constraint::min_max_norm(2.0, 1.0), .weights = shape}),
+               InvalidArgument);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "runtime/base/error.h"
+#include "runtime/kernels/mask.h"
 #include "runtime/kernels/sequence.h"
 #include "tests/kernels/fixture.h"
 
@@ -232,6 +233,136 @@ TEST_F(SequenceTest, RecurrentGates) {
     check_guards();
     operands.clear();
   }
+}
+
+// A row that a mask leaves out passes its state on, and its gradient back; the others are as without a mask.
+TEST_F(SequenceTest, MaskedRowsPassTheirStateOn) {
+  constexpr int64_t kRows = 3, kUnits = 5, kStride = 4;
+  for (const auto kind : {Recurrence::kLstm, Recurrence::kGru}) {
+    const bool is_lstm = kind == Recurrence::kLstm;
+    const int64_t gates = gate_count(kind);
+    const auto kernel = backend->gates({.kind = kind, .rows = kRows, .units = kUnits});
+    const Shape unit{kRows, kUnits}, wide{kRows, gates * kUnits}, four{kRows, 4 * kUnits};
+    Array counts({kRows, kStride});
+    for (const int64_t row : {0, 2}) counts[row * kStride] = 1.0;
+    const auto *x = operand(plain(wide), random_array(wide, 1)),
+               *y = operand(plain(wide), random_array(wide, 2)),
+               *h = operand(plain(unit), random_array(unit, 3)),
+               *c = operand(plain(unit), random_array(unit, 4)),
+               *dh = operand(plain(unit), random_array(unit, 5)),
+               *next = operand(plain(unit), random_array(unit, 6)),
+               *mask = operand(plain({kRows, kStride}), counts);
+    std::vector<std::vector<double>> out[2];
+    for (const bool masked : {false, true}) {
+      const auto *kept = result(plain(four)), *cell = result(plain(unit)), *output = result(plain(unit)),
+                 *d_input = result(plain(wide)), *d_recurrent = result(plain(wide)),
+                 *d_last = result(plain(unit)), *d_cell = operand(plain(unit), random_array(unit, 7));
+      GateState s{.input = x->as<float>(),
+                  .recurrent = y->as<float>(),
+                  .last_output = h->as<float>(),
+                  .last_cell = is_lstm ? c->as<float>() : nullptr,
+                  .kept = kept->as<float>(),
+                  .cell = is_lstm ? cell->as<float>() : nullptr,
+                  .output = output->as<float>()};
+      GateGradient g{.kept = kept->as<float>(),
+                     .last_output = h->as<float>(),
+                     .last_cell = s.last_cell,
+                     .cell = s.cell,
+                     .grad_output = dh->as<float>(),
+                     .grad_next = next->as<float>(),
+                     .grad_cell = is_lstm ? d_cell->as<float>() : nullptr,
+                     .grad_input = d_input->as<float>(),
+                     .grad_recurrent = is_lstm ? nullptr : d_recurrent->as<float>(),
+                     .grad_last = d_last->as<float>()};
+      if (masked) {
+        s.mask = g.mask = mask->as<float>();
+        s.mask_stride = g.mask_stride = kStride;
+      }
+      kernel->forward(on(*kernel), s);
+      kernel->backward(on(*kernel), g);
+      for (const auto* each :
+           {output, is_lstm ? cell : output, d_input, is_lstm ? d_input : d_recurrent, d_last, d_cell}) {
+        out[masked].push_back(array(each).values);
+      }
+      check_guards();
+    }
+    const auto last = array(h).values, last_cell = array(is_lstm ? c : h).values;
+    const auto sent = array(next).values, slope = array(dh).values;
+    const auto of_cell = random_array(unit, 7);
+    for (size_t value = 0; value < out[0].size(); ++value) {
+      const size_t width = out[0][value].size() / kRows;
+      for (size_t i = 0; i < out[0][value].size(); ++i) {
+        double expected = out[0][value][i];
+        if (i / width == 1) {
+          const double passed[] = {last[i % last.size()],
+                                   last_cell[i % last.size()],
+                                   0.0,
+                                   0.0,
+                                   static_cast<double>(static_cast<float>(slope[i % last.size()]) +
+                                                       static_cast<float>(sent[i % last.size()])),
+                                   static_cast<double>(static_cast<float>(of_cell.values[i % last.size()]))};
+          expected = passed[value];
+        }
+        EXPECT_EQ(out[1][value][i], expected) << value << " " << i;
+      }
+    }
+    operands.clear();
+  }
+}
+
+TEST_F(SequenceTest, Masks) {
+  const MaskSpec spec{.rows = 2, .positions = 3, .features = 4};
+  const auto kernel = backend->mask(spec);
+  Array x = random_array({2, 3, 4}, 1);
+  for (const int64_t position : {1, 2, 5}) {
+    for (int64_t f = 0; f < 4; ++f) x[position * 4 + f] = -1.0;
+  }
+  x[2 * 4 + 3] = 0.0;  // one feature is enough to count
+  x[0] = std::nan("");
+  const auto *in = operand(plain({2, 3, 4}), x), *mask = result(plain({2, 3})),
+             *shares = result(plain({2, 3})), *out = result(plain({2, 3, 4}));
+  kernel->find(on(*kernel), in->tensor(), -1.0f, mask->tensor());
+  EXPECT_EQ(array(mask).values, (std::vector<double>{1, 0, 1, 1, 1, 0}));
+  kernel->shares(on(*kernel), mask->tensor(), shares->tensor());
+  EXPECT_EQ(array(shares).values, (std::vector<double>{1.5, 0, 1.5, 1.5, 1.5, 0}));
+  kernel->scale(on(*kernel), in->tensor(), shares->tensor(), out->tensor());
+  const Array got = array(out);
+  for (int64_t i = 1; i < x.size(); ++i) {
+    const float factor = i / 4 == 1 || i / 4 == 5 ? 0.0f : 1.5f;
+    EXPECT_EQ(got[i], static_cast<double>(static_cast<float>(x[i]) * factor)) << i;
+  }
+  EXPECT_TRUE(std::isnan(got[0]));
+  const auto* none = operand(plain({2, 3}), Array({2, 3}));
+  kernel->shares(on(*kernel), none->tensor(), shares->tensor());
+  for (const double share : array(shares).values) EXPECT_TRUE(std::isnan(share));
+  check_guards();
+  EXPECT_THROW(backend->mask({.rows = 2, .positions = 0}), InvalidArgument);
+}
+
+TEST_F(SequenceTest, MaskedScores) {
+  const Shape shape{2, 3, 4, 5};
+  const auto kernel = backend->score_mask({.rows = 2, .heads = 3, .queries = 4, .keys = 5});
+  const Array scores = random_array(shape, 1);
+  Array queries({2, 4}), keys({2, 5});
+  for (int64_t i = 0; i < queries.size(); ++i) queries[i] = i % 3 == 0 ? 0.0 : 1.0;
+  for (int64_t i = 0; i < keys.size(); ++i) keys[i] = i % 4 == 1 ? 0.0 : 1.0;
+  const auto *in = operand(plain(shape), scores), *q = operand(plain({2, 4}), queries),
+             *k = operand(plain({2, 5}), keys), *out = result(plain(shape));
+  for (const bool with_queries : {true, false}) {
+    for (const bool with_keys : {true, false}) {
+      kernel->hide(on(*kernel), in->tensor(), with_queries ? q->tensor() : Tensor{},
+                   with_keys ? k->tensor() : Tensor{}, out->tensor());
+      const Array got = array(out);
+      for (int64_t i = 0; i < scores.size(); ++i) {
+        const int64_t row = i / 60, query = i / 5 % 4, key = i % 5;
+        const bool counts =
+            (!with_queries || queries[row * 4 + query] > 0.0) && (!with_keys || keys[row * 5 + key] > 0.0);
+        EXPECT_EQ(got[i], static_cast<double>(static_cast<float>(scores[i]) + (counts ? 0.0f : -1e9f))) << i;
+      }
+    }
+  }
+  check_guards();
+  EXPECT_THROW(backend->score_mask({.rows = 1, .heads = 1, .queries = 1, .keys = 0}), InvalidArgument);
 }
 
 }  // namespace

@@ -6,8 +6,10 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <set>
 
+#include "models/graph/config.h"
 #include "models/graph/graph_compiler.h"
 #include "models/graph/graph_network.h"
 #include "models/graph/weights.h"
@@ -52,19 +54,32 @@ class GradientTest : public ::testing::Test {
     }
   }
 
-  // The factors of the network's dropout layers, in graph order, from the kernel itself.
+  // Changes the inputs of a test, which are random otherwise.
+  virtual void prepare_input(Array& /*values*/) {}
+
+  // The factors of the network's dropout, in graph order, from the kernel itself: of a recurrent layer those
+  // of its inputs and of its states, which are the same at all time steps.
   void draw_masks(const Graph& graph, const StepState& state) {
     uint32_t stream_number = 0;
-    for (const auto& node : graph.nodes()) {
-      if (node->layer->class_name() != "Dropout") continue;
-      const TensorDesc desc{.shape = node->output.batched(kRows)};
+    const auto draw = [&](const std::string& name, const Shape& sample) {
+      const TensorDesc desc{.shape = sample.batched(kRows)};
       const auto kernel = backend->dropout({.desc = desc, .rate = 0.4f, .stream = stream_number++});
       std::vector<float> ones(static_cast<size_t>(desc.elements()), 1.0f);
       std::vector<float> factors(ones.size());
       const Buffer scratch = device->allocate(kernel->scratch_bytes() + 64);
       const auto stream = device->make_stream();
       kernel->forward({*stream, scratch.data(), &state}, {desc, ones.data()}, {desc, factors.data()});
-      evaluation.dropout_masks[node->layer->name()] = to_array(factors, desc.shape);
+      evaluation.dropout_masks[name] = to_array(factors, desc.shape);
+    };
+    for (const auto& node : graph.nodes()) {
+      const std::string& name = node->layer->name();
+      if (node->layer->class_name() == "Dropout") draw(name, node->output);
+      if (node->layer->class_name() != "LSTM" && node->layer->class_name() != "GRU") continue;
+      const Config config = node->layer->config();
+      const auto has = [&](const char* rate) { return *config.find(rate)->as<double>() > 0.0; };
+      const Shape in = node->inputs[0].shape(), out = node->output;
+      if (has("dropout")) draw(name + "/inputs", {in[1]});
+      if (has("recurrent_dropout")) draw(name + "/states", {out[out.rank() - 1]});
     }
   }
 
@@ -77,7 +92,8 @@ class GradientTest : public ::testing::Test {
         penalty += regularizer.l1 * std::abs(w) + regularizer.l2 * w * w;
       }
     }
-    return test::loss(out.value(evaluation), label, loss, false) + kRows * penalty;
+    const double extra = extra_loss ? extra_loss(evaluation) : 0.0;
+    return test::loss(out.value(evaluation), label, loss, false) + kRows * penalty + extra;
   }
 
   void check(const std::vector<Twin>& inputs, const Twin& out, Loss loss = Loss::kMeanSquaredError,
@@ -97,7 +113,8 @@ class GradientTest : public ::testing::Test {
     Batch batch;
     batch.rows = kRows;
     for (const SymbolicTensor& place : places) {
-      const Array values = random_array(place.shape().batched(kRows), 7 + data.size());
+      Array values = random_array(place.shape().batched(kRows), 7 + data.size());
+      prepare_input(values);
       evaluation.inputs[place.node()->layer->name()] = values;
       data.push_back(to_floats(values));
       batch.inputs.push_back({{.shape = values.shape}, data.back().data()});
@@ -170,7 +187,8 @@ class GradientTest : public ::testing::Test {
   std::unique_ptr<Device> device = make_cpu_device(1);
   std::unique_ptr<KernelBackend> backend = make_cpu_backend(*device);
   Evaluation evaluation;
-  std::map<std::string, Regularizer> regularizers;  // by parameter name
+  std::map<std::string, Regularizer> regularizers;     // by parameter name
+  std::function<double(Evaluation&)> extra_loss = {};  // summed over the rows, like the loss
 };
 
 }  // namespace rondo::test

@@ -80,6 +80,34 @@ TEST(Initializer, NormalIsTruncatedAtTwoDeviations) {
   EXPECT_GT(m.largest, 2.0);
 }
 
+TEST(Initializer, OfKerasWithSettings) {
+  const Moments cut = moments(filled(Initializer::truncated_normal(1.0, 0.5), {300, 100}));
+  EXPECT_NEAR(cut.mean, 1.0, 0.01);
+  EXPECT_NEAR(cut.deviation, 0.5 * 0.87962566, 0.005);
+  EXPECT_LE(cut.largest, 2.0);
+  EXPECT_NEAR(moments(filled("truncated_normal", {300, 100})).deviation, 0.05 * 0.87962566, 0.0005);
+  EXPECT_EQ(filled(Initializer::identity(2.0), {2, 3}), (std::vector<float>{2, 0, 0, 0, 2, 0}));
+  EXPECT_EQ(filled("identity", {2, 2}), (std::vector<float>{1, 0, 0, 1}));
+  EXPECT_THROW(filled("identity", {4}), InvalidArgument);
+  const std::vector<float> plain = filled("orthogonal", {6, 4}),
+                           wide = filled(Initializer::orthogonal(3.0), {6, 4});
+  for (size_t i = 0; i < plain.size(); ++i) EXPECT_FLOAT_EQ(wide[i], 3.0f * plain[i]);
+  struct Case {
+    const char *mode, *distribution;
+    double variance;
+  };
+  for (const Case& c :
+       {Case{"fan_in", "uniform", 3.0 / 300.0}, Case{"fan_out", "truncated_normal", 3.0 / 100.0},
+        Case{"fan_avg", "untruncated_normal", 3.0 / 200.0}}) {
+    const Moments m = moments(filled(Initializer::variance_scaling(3.0, c.mode, c.distribution), {300, 100}));
+    EXPECT_NEAR(m.deviation, std::sqrt(c.variance), 0.02 * std::sqrt(c.variance)) << c.mode;
+  }
+  EXPECT_EQ(filled(Initializer::variance_scaling(2.0, "fan_in", "truncated_normal"), {30, 10}),
+            filled("he_normal", {30, 10}));
+  EXPECT_THROW(Initializer::variance_scaling(1.0, "fan", "uniform").check("here"), InvalidArgument);
+  EXPECT_THROW(Initializer::variance_scaling(0.0, "fan_in", "uniform").check("here"), InvalidArgument);
+}
+
 TEST(Initializer, IsAFunctionOfSeedAndStream) {
   EXPECT_EQ(filled("glorot_uniform", {7, 5}), filled("glorot_uniform", {7, 5}));
   EXPECT_NE(filled("glorot_uniform", {7, 5}), filled("glorot_uniform", {7, 5}, 1));

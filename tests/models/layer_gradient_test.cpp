@@ -1,5 +1,7 @@
 // The layers beyond those of gradient_test.cpp: losses, gradients and predictions of small graphs.
 #include "models/graph/graph.h"
+#include "models/layers/prelu.h"
+#include "models/layers/regularization.h"
 #include "tests/models/gradient_fixture.h"
 #include "tests/models/layer_twins.h"
 
@@ -121,6 +123,101 @@ TEST_F(LayerGradientTest, PenaltiesCountOnceForSharedWeights) {
                              .name = "square"};
   const Twin y = apply(square, apply(square, x));
   check({x}, apply(layers::Dense{.units = 2, .kernel_regularizer = {.l1 = 0.03}, .name = "out"}, y));
+}
+
+// Added to the sum of the rows' losses.
+double activity(const Array& y, const Regularizer& penalty) {
+  double sum = 0.0;
+  for (const double value : y.values) sum += penalty.l1 * std::abs(value) + penalty.l2 * value * value;
+  return sum;
+}
+
+TEST_F(LayerGradientTest, PenaltiesOnResults) {
+  const Regularizer first{.l1 = 0.1, .l2 = 0.2}, second{.l2 = 0.3};
+  const Twin x = input("x", {6, 6, 2});
+  const Twin a = apply(layers::Conv2D{.filters = 8,
+                                      .kernel_size = {2, 2},
+                                      .activation = "tanh",
+                                      .activity_regularizer = first,
+                                      .name = "c"},
+                       x);
+  // An activation behind a penalized layer is not part of it.
+  const Twin b = apply(layers::Activation{.activation = "sigmoid", .name = "s"}, a);
+  const Twin c = apply(layers::Dense{.units = 3, .activity_regularizer = second, .name = "d"},
+                       apply(layers::Flatten{}, b));
+  extra_loss = [a, c, first, second](Evaluation& e) {
+    return activity(a.value(e), first) + activity(c.value(e), second);
+  };
+  check({x}, c);
+}
+
+TEST_F(LayerGradientTest, PenaltiesOnWhatPasses) {
+  const Twin x = input("x", {5});
+  const Twin a = apply(layers::Dense{.units = 4, .activation = "tanh", .name = "d"}, x);
+  const layers::ActivityRegularization penalty{.l1 = 0.2, .l2 = 0.1, .name = "p"};
+  const Twin b = twin(penalty(a.place), [a](Evaluation& e) { return a.value(e); });
+  extra_loss = [a](Evaluation& e) { return activity(a.value(e), {.l1 = 0.2, .l2 = 0.1}); };
+  check({x}, apply(layers::Dense{.units = 2, .name = "out"}, b));
+}
+
+TEST_F(LayerGradientTest, PenaltiesOnNormalization) {
+  const Twin x = input("x", {4, 4, 3});
+  const layers::BatchNormalization norm{
+      .beta_regularizer = {.l1 = 0.2}, .gamma_regularizer = {.l2 = 0.3}, .name = "n"};
+  check({x}, apply(layers::Dense{.units = 2, .name = "out"}, apply(layers::Flatten{}, apply(norm, x))));
+}
+
+TEST_F(LayerGradientTest, PreluWithSharedAxes) {
+  const Twin x = input("x", {4, 3, 5});
+  Twin y = x;
+  for (const std::vector<int64_t>& shared : {std::vector<int64_t>{}, {1, 2}, {3}}) {
+    const std::string name = "p" + std::to_string(shared.size());
+    const layers::PReLU layer{.alpha_regularizer = {.l2 = 0.1}, .shared_axes = shared, .name = name};
+    y = twin(layer(y.place), [y, name](Evaluation& e) {
+      Array out = y.value(e);
+      const Array& alpha = e.weights.at(name + "/alpha");
+      const Shape& s = alpha.shape;
+      for (int64_t i = 0; i < out.size(); ++i) {
+        const int64_t c = i % 5, w = i / 5 % 3, h = i / 15 % 4;
+        const int64_t at = ((s[0] > 1 ? h : 0) * s[1] + (s[1] > 1 ? w : 0)) * s[2] + (s[2] > 1 ? c : 0);
+        if (out[i] <= 0.0) out[i] *= alpha[at];
+      }
+      return out;
+    });
+    y = apply(layers::Dense{.units = 5, .name = name + "d"}, y);
+  }
+  check({x}, apply(layers::Flatten{}, y));
+}
+
+// (4, 1, 5) and (1, 3, 5) to (4, 3, 5), and a vector repeated in time.
+TEST_F(LayerGradientTest, JoinsRepeatExtentsOfOne) {
+  const Twin x = input("x", {4, 1, 5}), y = input("y", {1, 3, 5}), v = input("v", {5});
+  const Twin a = apply(layers::Dense{.units = 5, .activation = "tanh", .name = "a"}, x);
+  const Twin b = apply(layers::Dense{.units = 5, .activation = "tanh", .name = "b"}, y);
+  const auto joined = [a, b](SymbolicTensor place, bool product) {
+    return twin(std::move(place), [a, b, product](Evaluation& e) {
+      const Array left = a.value(e), right = b.value(e);
+      Array out({kRows, 4, 3, 5});
+      for (int64_t i = 0; i < out.size(); ++i) {
+        const int64_t c = i % 5, w = i / 5 % 3, h = i / 15 % 4, n = i / 60;
+        const double p = left[(n * 4 + h) * 5 + c], q = right[(n * 3 + w) * 5 + c];
+        out[i] = product ? p * q : p + q;
+      }
+      return out;
+    });
+  };
+  const Twin sum = joined(layers::Add{.name = "add"}({a.place, b.place}), false);
+  const Twin product = joined(layers::Multiply{.name = "mul"}({a.place, b.place}), true);
+  const Twin c = apply(layers::Dense{.units = 4, .activation = "tanh", .name = "c"}, v);
+  const layers::RepeatVector repeat{.n = 15, .name = "repeat"};
+  const Twin repeated = twin(repeat(c.place), [c](Evaluation& e) {
+    const Array in = c.value(e);
+    Array out({kRows, 15, 4});
+    for (int64_t i = 0; i < out.size(); ++i) out[i] = in[i / 60 * 4 + i % 4];
+    return out;
+  });
+  const Twin flat = apply(layers::Flatten{}, repeated);
+  check({x, y, v}, add({apply(layers::Flatten{}, sum), apply(layers::Flatten{}, product), flat}));
 }
 
 TEST_F(LayerGradientTest, FrozenLayersPassGradientsOn) {

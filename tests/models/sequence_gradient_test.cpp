@@ -2,22 +2,18 @@
 #include "models/layers/attention.h"
 #include "models/layers/embedding.h"
 #include "models/layers/layer_normalization.h"
+#include "models/layers/masking.h"
 #include "models/layers/recurrent.h"
+#include "models/layers/wrappers.h"
 #include "runtime/base/error.h"
 #include "tests/models/gradient_fixture.h"
 #include "tests/models/layer_twins.h"
+#include "tests/models/sequence_twins.h"
 
 namespace rondo::test {
 namespace {
 
 using SequenceGradientTest = GradientTest;
-
-double sigmoid(double x) {
-  return 1.0 / (1.0 + std::exp(-x));
-}
-int64_t last(const Array& x) {
-  return x.shape[x.shape.rank() - 1];
-}
 
 Twin apply(const layers::LayerNormalization& layer, const Twin& x) {
   return twin(layer(x.place), [name = layer.name, scale = layer.scale, center = layer.center,
@@ -88,84 +84,6 @@ Twin apply(const layers::MultiHeadAttention& layer, const std::vector<Twin>& inp
   });
 }
 
-// (rows, time, features) to all states (rows, time, units) or the last.
-template <class Step>
-Array unrolled(const Array& x, const Array& kernel, const Array& bias, int64_t units, int64_t gates,
-               bool sequences, const Step& step) {
-  const int64_t rows = x.shape[0], time = x.shape[1], features = x.shape[2], columns = gates * units;
-  Array states({rows, time, units});
-  for (int64_t n = 0; n < rows; ++n) {
-    std::vector<double> h(static_cast<size_t>(units)), c(static_cast<size_t>(units));
-    for (int64_t t = 0; t < time; ++t) {
-      std::vector<double> z(static_cast<size_t>(columns));
-      for (int64_t j = 0; j < columns; ++j) {
-        double sum = bias.size() > 0 ? bias[j] : 0.0;
-        for (int64_t f = 0; f < features; ++f)
-          sum += x[(n * time + t) * features + f] * kernel[f * columns + j];
-        z[static_cast<size_t>(j)] = sum;
-      }
-      step(z, h, c);
-      for (int64_t k = 0; k < units; ++k) states[(n * time + t) * units + k] = h[static_cast<size_t>(k)];
-    }
-  }
-  if (sequences) return states;
-  Array out({rows, units});
-  for (int64_t i = 0; i < out.size(); ++i) {
-    out[i] = states[(i / units * time + time - 1) * units + i % units];
-  }
-  return out;
-}
-
-std::vector<double> times(const std::vector<double>& h, const Array& recurrent, const double* bias) {
-  const int64_t columns = recurrent.shape[1];
-  std::vector<double> out(static_cast<size_t>(columns));
-  for (int64_t j = 0; j < columns; ++j) {
-    double sum = bias != nullptr ? bias[j] : 0.0;
-    for (size_t k = 0; k < h.size(); ++k) sum += h[k] * recurrent[static_cast<int64_t>(k) * columns + j];
-    out[static_cast<size_t>(j)] = sum;
-  }
-  return out;
-}
-
-Twin apply(const layers::LSTM& layer, const Twin& x) {
-  return twin(layer(x.place), [name = layer.name + "/lstm_cell", u = layer.units, bias = layer.use_bias,
-                               sequences = layer.return_sequences, x](Evaluation& e) {
-    const Array& recurrent = e.weights.at(name + "/recurrent_kernel");
-    const auto units = static_cast<size_t>(u);
-    return unrolled(x.value(e), e.weights.at(name + "/kernel"), bias ? e.weights.at(name + "/bias") : Array{},
-                    u, 4, sequences,
-                    [&](const std::vector<double>& z, std::vector<double>& h, std::vector<double>& c) {
-                      const std::vector<double> y = times(h, recurrent, nullptr);
-                      for (size_t k = 0; k < units; ++k) {
-                        const auto gate = [&](size_t g) { return z[g * units + k] + y[g * units + k]; };
-                        c[k] = sigmoid(gate(1)) * c[k] + sigmoid(gate(0)) * std::tanh(gate(2));
-                        h[k] = sigmoid(gate(3)) * std::tanh(c[k]);
-                      }
-                    });
-  });
-}
-
-Twin apply(const layers::GRU& layer, const Twin& x) {
-  return twin(layer(x.place), [name = layer.name + "/gru_cell", u = layer.units, has_bias = layer.use_bias,
-                               sequences = layer.return_sequences, x](Evaluation& e) {
-    const Array& recurrent = e.weights.at(name + "/recurrent_kernel");
-    const Array bias = has_bias ? e.weights.at(name + "/bias") : Array{};
-    const auto units = static_cast<size_t>(u);
-    return unrolled(x.value(e), e.weights.at(name + "/kernel"), bias, u, 3, sequences,
-                    [&](const std::vector<double>& z, std::vector<double>& h, std::vector<double>&) {
-                      const double* of_state = has_bias ? bias.values.data() + 3 * u : nullptr;
-                      const std::vector<double> y = times(h, recurrent, of_state);
-                      for (size_t k = 0; k < units; ++k) {
-                        const auto gate = [&](size_t g) {
-                          return sigmoid(z[g * units + k] + y[g * units + k]);
-                        };
-                        const double update = std::tanh(z[2 * units + k] + gate(1) * y[2 * units + k]);
-                        h[k] = gate(0) * h[k] + (1.0 - gate(0)) * update;
-                      }
-                    });
-  });
-}
-
 TEST_F(SequenceGradientTest, LayerNormalizationOfEveryKind) {
   const Twin x = input("x", {4, 6});
   Twin y = apply(layers::LayerNormalization{.name = "n0"}, x);  // of something without a gradient
@@ -221,6 +139,88 @@ TEST_F(SequenceGradientTest, SharedRecurrentLayerOnTwoInputs) {
   }
 }
 
+TEST_F(SequenceGradientTest, RecurrenceOfTheOtherKinds) {
+  const Twin x = input("x", {5, 3});
+  Twin y = apply(layers::GRU{.units = 4, .return_sequences = true, .reset_after = false, .name = "g1"}, x);
+  y = apply(layers::LSTM{.units = 3, .return_sequences = true, .go_backwards = true, .name = "l1"}, y);
+  const layers::GRU shared{
+      .units = 3, .return_sequences = true, .go_backwards = true, .reset_after = false, .name = "g2"};
+  y = apply(shared, apply(shared, y));
+  check({x}, apply(layers::GRU{.units = 2, .use_bias = false, .reset_after = false, .name = "g3"}, y));
+}
+
+TEST_F(SequenceGradientTest, DropoutOfInputsAndStates) {
+  const Twin x = input("x", {4, 3});
+  Twin y = apply(layers::LSTM{.units = 4, .return_sequences = true, .dropout = 0.4f, .name = "l1"}, x);
+  y = apply(layers::LSTM{.units = 3,
+                         .return_sequences = true,
+                         .go_backwards = true,
+                         .dropout = 0.4f,
+                         .recurrent_dropout = 0.4f,
+                         .name = "l2"},
+            y);
+  y = apply(layers::GRU{.units = 4, .return_sequences = true, .recurrent_dropout = 0.4f, .name = "g1"}, y);
+  y = apply(
+      layers::GRU{.units = 3, .reset_after = false, .dropout = 0.4f, .recurrent_dropout = 0.4f, .name = "g2"},
+      y);
+  check({x}, y);
+}
+
+// The steps' rows as they come: the function is that of the layer inside.
+TEST_F(SequenceGradientTest, LayersAppliedToEachTimeStep) {
+  const Twin x = input("x", {3, 4, 4, 2});
+  const layers::TimeDistributed conv{
+      .of =
+          layers::Conv2D{
+              .filters = 3, .kernel_size = {2, 2}, .activation = "tanh", .kernel_regularizer = {.l2 = 0.1}},
+      .name = "conv"};
+  const Twin y = twin(conv(x.place), [x](Evaluation& e) {
+    const Array images = reshaped(x.value(e), {kRows * 3, 4, 4, 2});
+    const Array out = conv2d(images, e.weights.at("conv/layer/kernel"), e.weights.at("conv/layer/bias"),
+                             Window{.size = {2, 2}});
+    return reshaped(activated(out, "tanh"), {kRows, 3, 3, 3, 3});
+  });
+  const layers::TimeDistributed flat{.of = layers::Flatten{}, .name = "flat"};
+  const Twin z = twin(flat(y.place), [y](Evaluation& e) { return reshaped(y.value(e), {kRows, 3, 27}); });
+  check({x}, apply(layers::LSTM{.units = 2, .name = "l"}, z));
+}
+
+// Two layers, one of which walks backwards, with the same weights.
+TEST_F(SequenceGradientTest, BothDirectionsAreTwoLayers) {
+  const auto in = layers::Input({.shape = {5, 3}});
+  const layers::GRU of{.units = 4, .return_sequences = true, .reset_after = false};
+  const Graph both({in}, {layers::LSTM{.units = 3}(layers::Bidirectional{.of = of}(in))}, 1);
+  const auto there = of(in);
+  layers::GRU turned = of;
+  turned.go_backwards = true;
+  const auto back = turned(in);
+  EXPECT_EQ(both.count_params(), 2 * (3 * 12 + 4 * 12 + 12) + 4 * 3 * (8 + 3 + 1));
+  // The backward states come in the order of the walk.
+  const Graph first({in}, {there}, 1), second({in}, {back}, 1);
+  const Graph pair({in}, {layers::Bidirectional{.of = of}(in)}, 1);
+  std::vector<float> x = to_floats(random_array({kRows, 5, 3}, 7));
+  const Batch batch{.rows = kRows, .inputs = {{{.shape = {kRows, 5, 3}}, x.data()}}, .label = {}};
+  const auto predict = [&](const Graph& graph) {
+    GraphNetwork network(graph, *backend, {.nominal_rows = kRows});
+    std::vector<float> out(static_cast<size_t>(kRows * graph.outputs()[0].shape().elements()));
+    network.predict({.stream = network.stream()}, batch, out);
+    return out;
+  };
+  const auto give = [](const Graph& from, const Graph& to, size_t begin) {
+    for (size_t i = 0; i < to.weights().size(); ++i)
+      to.weights()[i]->host = from.weights()[begin + i]->values();
+  };
+  give(pair, first, 0);
+  give(pair, second, 3);
+  const auto joined = predict(pair), forward = predict(first), backward = predict(second);
+  for (size_t i = 0; i < joined.size(); ++i) {
+    const size_t row = i / 40, t = i / 8 % 5, unit = i % 8;
+    const float expected =
+        unit < 4 ? forward[(row * 5 + t) * 4 + unit] : backward[(row * 5 + 4 - t) * 4 + unit - 4];
+    EXPECT_EQ(joined[i], expected) << i;
+  }
+}
+
 // Whole numbers stand for rows: the fixture's inputs are none, so a step makes them.
 TEST(SequenceLayers, EmbeddingsLearn) {
   const auto device = make_cpu_device(1);
@@ -257,7 +257,26 @@ TEST(SequenceLayers, ShapesThatDoNotFitAreRefused) {
   EXPECT_THROW((layers::MultiHeadAttention{.num_heads = 2, .key_dim = 2}({in})), InvalidArgument);
   EXPECT_THROW((layers::MultiHeadAttention{.num_heads = 0, .key_dim = 2}({in, in})), InvalidArgument);
   EXPECT_THROW((layers::Embedding{.input_dim = 3}(in)), InvalidArgument);
+  EXPECT_THROW((layers::LSTM{.units = 2, .dropout = 1.0f}(in)), InvalidArgument);
+  EXPECT_THROW((layers::Masking{}(layers::Input({.shape = {3}}))), InvalidArgument);
+  EXPECT_THROW((layers::TimeDistributed{.of = layers::Dropout{}}(in)), InvalidArgument);
+  EXPECT_THROW((layers::Bidirectional{.of = layers::LSTM{.units = 2}, .merge_mode = "max"}(in)),
+               InvalidArgument);
   EXPECT_THROW((layers::LayerNormalization{.axis = 1}(in)), InvalidArgument);
+}
+
+TEST(SequenceLayers, LossesOfMaskedOutputsAreRefused) {
+  const auto device = make_cpu_device(1);
+  const auto backend = make_cpu_backend(*device);
+  const auto in = layers::Input({.shape = {4, 3}});
+  const auto out = layers::Dense{.units = 2}(layers::Masking{}(in));
+  const Graph graph({in}, {out}, 1);
+  EXPECT_THROW(GraphNetwork(graph, *backend,
+                            {.nominal_rows = 2, .objective = Objective{.loss = Loss::kMeanSquaredError}}),
+               Unavailable);
+  const Graph used_up({in}, {layers::Flatten{}(out)}, 1);
+  EXPECT_NO_THROW(GraphNetwork(used_up, *backend,
+                               {.nominal_rows = 2, .objective = Objective{.loss = Loss::kMeanSquaredError}}));
 }
 
 TEST(SequenceLayers, InitialWeightsAreKeras) {

@@ -102,5 +102,65 @@ TEST(FusedNorm, PlansOfResidualNetworksTakeIt) {
   }
 }
 
+// Masks, dropout in recurrent layers, constraints, penalties on results, and what else has kernels of its
+// own.
+Model sequences() {
+  const auto in = layers::Input({.shape = {6}});
+  auto x = layers::Embedding{.input_dim = 5, .output_dim = 4, .mask_zero = true}(in);
+  x = layers::PReLU{.alpha_initializer = Initializer::constant(0.25), .shared_axes = {1}}(x);
+  const layers::GRU gru{.units = 3,
+                        .return_sequences = true,
+                        .reset_after = false,
+                        .dropout = 0.25f,
+                        .recurrent_dropout = 0.25f};
+  x = layers::Bidirectional{.of = gru}(x);
+  x = layers::MultiHeadAttention{
+      .num_heads = 2, .key_dim = 3, .kernel_constraint = Constraint::max_norm(0.6, {0, 1})}({x, x});
+  const auto state = layers::LSTM{.units = 6,
+                                  .activity_regularizer = {.l1 = 0.01, .l2 = 0.02},
+                                  .recurrent_constraint = Constraint::unit_norm()}(x);
+  x = layers::Add{}({x, layers::RepeatVector{.n = 6}(state)});
+  x = layers::TimeDistributed{.of = layers::Dense{.units = 5, .bias_constraint = Constraint::non_neg()}}(x);
+  x = layers::GlobalAveragePooling1D{}(x);
+  const layers::Dense last{
+      .units = 3, .activation = "softmax", .kernel_constraint = Constraint::min_max_norm(0.5, 0.9, 0.5)};
+  return Model({in}, {last(x)}, {.seed = 3});
+}
+
+Seen train_sequences(Device& device, KernelBackend& backend) {
+  std::vector<float> words;
+  std::vector<int32_t> labels;
+  for (int row = 0; row < 24; ++row) {
+    for (int t = 0; t < 6; ++t)
+      words.push_back(t > 0 && t + row % 4 > 5 ? 0.0f : static_cast<float>(1 + (row * 7 + t) % 4));
+    labels.push_back((row * 7) % 3);
+  }
+  const ArraySource data({.input_shape = {6}, .input = words, .labels = labels});
+  const auto comm = make_self_communicator(device);
+  Model own = sequences();
+  Model model = multi_gpu_model(own, *comm, backend);
+  model.compile({.optimizer = SGD{.learning_rate = 0.2}, .loss = "sparse_categorical_crossentropy"});
+  Seen seen;
+  const History history = model.fit(data, {.batch_size = 8, .epochs = 4, .seed = 5});
+  seen.losses = history.at("loss");
+  seen.predictions = model.predict(data, 8);
+  return seen;
+}
+
+TEST(SequenceLayers, TrainAsOnTheHost) {
+  const FoundGpus found = find_gpus();
+  ASSERT_NE(found.module, nullptr) << found.reason;
+  const auto gpu = found.module->make_device(0);
+  const auto gpu_backend = found.module->make_backend(*gpu);
+  const auto cpu = make_cpu_device(1);
+  const auto cpu_backend = make_cpu_backend(*cpu);
+  const Seen device = train_sequences(*gpu, *gpu_backend), host = train_sequences(*cpu, *cpu_backend);
+  for (size_t i = 0; i < host.losses.size(); ++i) EXPECT_NEAR(device.losses[i], host.losses[i], 1e-4) << i;
+  ASSERT_EQ(device.predictions.size(), host.predictions.size());
+  for (size_t i = 0; i < host.predictions.size(); ++i) {
+    ASSERT_NEAR(device.predictions[i], host.predictions[i], 1e-3) << i;
+  }
+}
+
 }  // namespace
 }  // namespace rondo

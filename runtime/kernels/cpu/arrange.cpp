@@ -110,6 +110,11 @@ class CpuPermute final : public PermuteKernel {
     for (size_t i = 0; i < spec.axes.size(); ++i) {
       strides_[i] = strides[static_cast<size_t>(spec.axes[i])];
     }
+    if (spec.reversed >= 0) {
+      int64_t& step = strides_[static_cast<size_t>(spec.reversed)];
+      first_ = (output_.shape[spec.reversed] - 1) * step;
+      step = -step;
+    }
   }
   std::string implementation() const override { return "loop"; }
   const TensorDesc& output() const override { return output_; }
@@ -124,7 +129,7 @@ class CpuPermute final : public PermuteKernel {
     const int64_t grain = std::max<int64_t>(1, kFloatGrain / length);
     parallel_ranges(threads_, shape.elements() / length, grain, [&](int64_t begin, int64_t end) {
       for (int64_t line = begin; line < end; ++line) {
-        int64_t rest = line, at = 0;
+        int64_t rest = line, at = first_;
         for (int axis = last; axis-- > 0;) {
           at += rest % shape[axis] * strides_[static_cast<size_t>(axis)];
           rest /= shape[axis];
@@ -143,6 +148,7 @@ class CpuPermute final : public PermuteKernel {
   int threads_;
   TensorDesc output_;
   std::array<int64_t, Shape::kMaxRank> strides_{};  // in the input, of the result's axes
+  int64_t first_ = 0;                               // where the result's first element is in the input
 };
 
 }  // namespace

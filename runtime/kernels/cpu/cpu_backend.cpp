@@ -97,6 +97,17 @@ class CpuBackend final : public KernelBackend {
     return make_matmul(context_, spec);
   }
   std::unique_ptr<GateKernel> gates(const GateSpec& spec) override { return make_gates(context_, spec); }
+  std::unique_ptr<BroadcastKernel> broadcast(const BroadcastSpec& spec) override {
+    return make_broadcast(context_, spec);
+  }
+  std::unique_ptr<PreluKernel> prelu(const PreluSpec& spec) override { return make_prelu(context_, spec); }
+  std::unique_ptr<ConstraintKernel> constraint(const ConstraintSpec& spec) override {
+    return make_constraint(context_, spec);
+  }
+  std::unique_ptr<MaskKernel> mask(const MaskSpec& spec) override { return make_mask(context_, spec); }
+  std::unique_ptr<ScoreMaskKernel> score_mask(const ScoreMaskSpec& spec) override {
+    return make_score_mask(context_, spec);
+  }
 
  private:
   ContextPtr context_;

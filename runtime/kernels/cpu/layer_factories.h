@@ -5,6 +5,9 @@
 #include <memory>
 
 #include "runtime/kernels/arrange.h"
+#include "runtime/kernels/broadcast.h"
+#include "runtime/kernels/constraint.h"
+#include "runtime/kernels/mask.h"
 #include "runtime/kernels/sequence.h"
 
 namespace rondo::cpu {
@@ -20,5 +23,10 @@ std::unique_ptr<EmbeddingKernel> make_embedding(ContextPtr context, const Embedd
 std::unique_ptr<LayerNormKernel> make_layer_norm(ContextPtr context, const LayerNormSpec& spec);
 std::unique_ptr<MatmulKernel> make_matmul(ContextPtr context, const MatmulSpec& spec);
 std::unique_ptr<GateKernel> make_gates(ContextPtr context, const GateSpec& spec);
+std::unique_ptr<BroadcastKernel> make_broadcast(ContextPtr context, const BroadcastSpec& spec);
+std::unique_ptr<PreluKernel> make_prelu(ContextPtr context, const PreluSpec& spec);
+std::unique_ptr<ConstraintKernel> make_constraint(ContextPtr context, const ConstraintSpec& spec);
+std::unique_ptr<MaskKernel> make_mask(ContextPtr context, const MaskSpec& spec);
+std::unique_ptr<ScoreMaskKernel> make_score_mask(ContextPtr context, const ScoreMaskSpec& spec);
 
 }  // namespace rondo::cpu

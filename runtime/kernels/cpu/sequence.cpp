@@ -170,7 +170,35 @@ class CpuGate final : public GateKernel {
       move(s.kept, row * 4 * units);
       move(s.cell, row * units);
       move(s.output, row * units);
-      spec_.kind == Recurrence::kLstm ? lstm_forward_row(s, units) : gru_forward_row(s, units);
+      if (left_out(state.mask, row * state.mask_stride)) {
+        std::copy_n(s.last_output, units, s.output);
+        if (s.cell != nullptr) std::copy_n(s.last_cell, units, s.cell);
+        return;
+      }
+      switch (spec_.kind) {
+        case Recurrence::kLstm:
+          return lstm_forward_row(s, units);
+        case Recurrence::kGru:
+          return gru_forward_row(s, units);
+        case Recurrence::kGruResetBefore:
+          return gru_candidate_row(s, units);
+      }
+    });
+  }
+  void reset(const Execution&, const GateState& state) override {
+    each_row([&](int64_t row) {
+      GateState s = state;
+      const int64_t units = spec_.units;
+      move(s.input, row * 3 * units);
+      move(s.recurrent, row * 3 * units);
+      for (const float** each : {&s.last_output, &s.last_dropped}) move(*each, row * units);
+      move(s.kept, row * 4 * units);
+      move(s.reset, row * units);
+      if (left_out(state.mask, row * state.mask_stride)) {
+        std::fill_n(s.reset, units, 0.0f);
+      } else {
+        gru_reset_row(s, units);
+      }
     });
   }
   void backward(const Execution&, const GateGradient& gradient) override {
@@ -185,11 +213,46 @@ class CpuGate final : public GateKernel {
       move(g.grad_last, row * units);
       move(g.grad_input, row * gates);
       move(g.grad_recurrent, row * gates);
-      spec_.kind == Recurrence::kLstm ? lstm_backward_row(g, units) : gru_backward_row(g, units);
+      move(g.last_dropped, row * units);
+      move(g.grad_reset, row * units);
+      if (left_out(gradient.mask, row * gradient.mask_stride)) return pass_back(g, units, gates);
+      switch (spec_.kind) {
+        case Recurrence::kLstm:
+          if (g.grad_last != nullptr) std::fill_n(g.grad_last, units, 0.0f);
+          return lstm_backward_row(g, units);
+        case Recurrence::kGru:
+          return gru_backward_row(g, units);
+        case Recurrence::kGruResetBefore:
+          return gru_reset_backward_row(g, units);
+      }
+    });
+  }
+  void backward_candidate(const Execution&, const GateGradient& gradient) override {
+    each_row([&](int64_t row) {
+      GateGradient g = gradient;
+      const int64_t units = spec_.units;
+      move(g.kept, row * 4 * units);
+      for (const float** each : {&g.grad_output, &g.grad_next}) move(*each, row * units);
+      move(g.grad_candidate, row * 3 * units);
+      if (left_out(gradient.mask, row * gradient.mask_stride)) {
+        std::fill_n(g.grad_candidate, 3 * units, 0.0f);
+      } else {
+        gru_candidate_backward_row(g, units);
+      }
     });
   }
 
  private:
+  static bool left_out(const float* mask, int64_t at) { return mask != nullptr && mask[at] == 0.0f; }
+  // The gradient of a row that only passed its state on.
+  static void pass_back(const GateGradient& g, int64_t units, int64_t gates) {
+    std::fill_n(g.grad_input, gates, 0.0f);
+    if (g.grad_recurrent != nullptr) std::fill_n(g.grad_recurrent, gates, 0.0f);
+    if (g.grad_reset != nullptr) std::fill_n(g.grad_reset, units, 0.0f);
+    for (int64_t k = 0; k < units; ++k) {
+      g.grad_last[k] = (g.grad_output != nullptr ? g.grad_output[k] : 0.0f) + g.grad_next[k];
+    }
+  }
   template <class Row>
   void each_row(const Row& row) const {
     const int64_t grain = std::max<int64_t>(1, kFloatGrain / 8 / spec_.units);

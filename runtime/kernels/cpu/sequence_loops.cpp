@@ -162,4 +162,52 @@ RONDO_CLONES void gru_backward_row(const GateGradient& g, int64_t units) {
   }
 }
 
+RONDO_CLONES void gru_reset_row(const GateState& s, int64_t units) {
+  const float *x = s.input, *y = s.recurrent;
+  const float* last = s.last_dropped != nullptr ? s.last_dropped : s.last_output;
+  for (int64_t k = 0; k < units; ++k) {
+    const float r = vector_sigmoid(x[units + k] + y[units + k]);
+    s.kept[k] = vector_sigmoid(x[k] + y[k]);
+    s.kept[units + k] = r;
+    s.reset[k] = r * last[k];
+  }
+}
+
+RONDO_CLONES void gru_candidate_row(const GateState& s, int64_t units) {
+  const float *x = s.input, *y = s.recurrent;
+  for (int64_t k = 0; k < units; ++k) {
+    const float z = s.kept[k], g = vector_tanh(x[2 * units + k] + y[2 * units + k]);
+    s.kept[2 * units + k] = g;
+    s.output[k] = z * s.last_output[k] + (1.0f - z) * g;
+  }
+}
+
+RONDO_CLONES void gru_candidate_backward_row(const GateGradient& g, int64_t units) {
+  for (int64_t k = 0; k < units; ++k) {
+    const float update = g.kept[2 * units + k];
+    const float dh = (g.grad_output != nullptr ? g.grad_output[k] : 0.0f) + g.grad_next[k];
+    g.grad_candidate[k] = 0.0f;
+    g.grad_candidate[units + k] = 0.0f;
+    g.grad_candidate[2 * units + k] = dh * (1.0f - g.kept[k]) * (1.0f - update * update);
+  }
+}
+
+RONDO_CLONES void gru_reset_backward_row(const GateGradient& g, int64_t units) {
+  const float* last = g.last_dropped != nullptr ? g.last_dropped : g.last_output;
+  for (int64_t k = 0; k < units; ++k) {
+    const float z = g.kept[k], r = g.kept[units + k], update = g.kept[2 * units + k], sent = g.grad_reset[k];
+    const float dh = (g.grad_output != nullptr ? g.grad_output[k] : 0.0f) + g.grad_next[k];
+    const float d_z = dh * (g.last_output[k] - update) * z * (1.0f - z);
+    const float d_r = sent * last[k] * r * (1.0f - r);
+    g.grad_input[k] = d_z;
+    g.grad_input[units + k] = d_r;
+    g.grad_input[2 * units + k] = dh * (1.0f - z) * (1.0f - update * update);
+    g.grad_recurrent[k] = d_z;
+    g.grad_recurrent[units + k] = d_r;
+    g.grad_recurrent[2 * units + k] = 0.0f;
+    g.grad_reset[k] = sent * r;
+    g.grad_last[k] = dh * z;
+  }
+}
+
 }  // namespace rondo::cpu

@@ -25,5 +25,10 @@ void lstm_forward_row(const GateState& s, int64_t units);
 void lstm_backward_row(const GateGradient& g, int64_t units);
 void gru_forward_row(const GateState& s, int64_t units);
 void gru_backward_row(const GateGradient& g, int64_t units);
+// A GRU with the reset gate before the product, by the halves of its steps.
+void gru_reset_row(const GateState& s, int64_t units);
+void gru_candidate_row(const GateState& s, int64_t units);
+void gru_candidate_backward_row(const GateGradient& g, int64_t units);
+void gru_reset_backward_row(const GateGradient& g, int64_t units);
 
 }  // namespace rondo::cpu

@@ -60,6 +60,11 @@ class CudaPermute final : public PermuteKernel {
       permutation_.extents[i] = output_.shape[static_cast<int>(i)];
       permutation_.strides[i] = strides[static_cast<size_t>(spec.axes[i])];
     }
+    if (spec.reversed >= 0) {
+      int64_t& step = permutation_.strides[static_cast<size_t>(spec.reversed)];
+      permutation_.first = (output_.shape[spec.reversed] - 1) * step;
+      step = -step;
+    }
   }
   std::string implementation() const override { return "loop"; }
   const TensorDesc& output() const override { return output_; }

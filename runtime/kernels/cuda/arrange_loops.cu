@@ -14,10 +14,11 @@ constexpr int64_t kFloat = sizeof(float);
 struct Permute {
   int rank;
   int64_t extents[6], strides[6];
+  int64_t first;
   const float* x;
   float* y;
   RONDO_DEVICE void operator()(int64_t i) const {
-    int64_t rest = i, at = 0;
+    int64_t rest = i, at = first;
     for (int axis = rank - 1; axis >= 0; --axis) {
       const int64_t above = rest / extents[axis];
       at += (rest - above * extents[axis]) * strides[axis];
@@ -127,7 +128,7 @@ struct PenaltyGradient {
 }  // namespace
 
 void permute(cudaStream_t stream, const Permutation& p, const float* x, float* y) {
-  Permute kernel{p.rank, {}, {}, x, y};
+  Permute kernel{p.rank, {}, {}, p.first, x, y};
   for (int axis = 0; axis < p.rank; ++axis) {
     kernel.extents[axis] = p.extents[static_cast<size_t>(axis)];
     kernel.strides[axis] = p.strides[static_cast<size_t>(axis)];

@@ -18,6 +18,7 @@ struct Permutation {
   int rank = 0;
   std::array<int64_t, 6> extents{}, strides{};
   int64_t count = 0;
+  int64_t first = 0;  // where the result's first element is in the input
 };
 void permute(cudaStream_t stream, const Permutation& permutation, const float* x, float* y);
 

@@ -82,6 +82,17 @@ class CudaBackend final : public KernelBackend {
     return make_matmul(context_, spec);
   }
   std::unique_ptr<GateKernel> gates(const GateSpec& spec) override { return make_gates(spec); }
+  std::unique_ptr<BroadcastKernel> broadcast(const BroadcastSpec& spec) override {
+    return make_broadcast(spec);
+  }
+  std::unique_ptr<PreluKernel> prelu(const PreluSpec& spec) override { return make_prelu(spec); }
+  std::unique_ptr<ConstraintKernel> constraint(const ConstraintSpec& spec) override {
+    return make_constraint(spec);
+  }
+  std::unique_ptr<MaskKernel> mask(const MaskSpec& spec) override { return make_mask(spec); }
+  std::unique_ptr<ScoreMaskKernel> score_mask(const ScoreMaskSpec& spec) override {
+    return make_score_mask(spec);
+  }
 
  private:
   ContextPtr context_;

@@ -5,6 +5,9 @@
 #include <memory>
 
 #include "runtime/kernels/arrange.h"
+#include "runtime/kernels/broadcast.h"
+#include "runtime/kernels/constraint.h"
+#include "runtime/kernels/mask.h"
 #include "runtime/kernels/sequence.h"
 
 namespace rondo {
@@ -27,5 +30,10 @@ std::unique_ptr<EmbeddingKernel> make_embedding(const EmbeddingSpec& spec);
 std::unique_ptr<LayerNormKernel> make_layer_norm(const ContextPtr& context, const LayerNormSpec& spec);
 std::unique_ptr<MatmulKernel> make_matmul(const ContextPtr& context, const MatmulSpec& spec);
 std::unique_ptr<GateKernel> make_gates(const GateSpec& spec);
+std::unique_ptr<BroadcastKernel> make_broadcast(const BroadcastSpec& spec);
+std::unique_ptr<PreluKernel> make_prelu(const PreluSpec& spec);
+std::unique_ptr<ConstraintKernel> make_constraint(const ConstraintSpec& spec);
+std::unique_ptr<MaskKernel> make_mask(const MaskSpec& spec);
+std::unique_ptr<ScoreMaskKernel> make_score_mask(const ScoreMaskSpec& spec);
 
 }  // namespace rondo::cuda

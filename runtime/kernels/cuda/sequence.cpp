@@ -101,6 +101,12 @@ class CudaGate final : public GateKernel {
   void backward(const Execution& on, const GateGradient& gradient) override {
     gates_backward(handle_of(on.stream), spec_, gradient);
   }
+  void reset(const Execution& on, const GateState& state) override {
+    gates_reset(handle_of(on.stream), spec_, state);
+  }
+  void backward_candidate(const Execution& on, const GateGradient& gradient) override {
+    gates_backward_candidate(handle_of(on.stream), spec_, gradient);
+  }
 
  private:
   GateSpec spec_;

@@ -1,6 +1,7 @@
 #include "runtime/kernels/cuda/sequence_loops.h"
 
-#include "runtime/base/functors.h"
+#include <cmath>
+
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/sequence.h"
 
@@ -130,88 +131,6 @@ struct JoinNormParts {
   }
 };
 
-// Where element i of (rows, units) stands in (rows, count * units), for gate 0.
-RONDO_DEVICE inline int64_t gate_at(int64_t i, int64_t units, int64_t count) {
-  const int64_t row = i / units;
-  return row * count * units + (i - row * units);
-}
-
-struct LstmForward {
-  int64_t u;
-  GateState s;
-  RONDO_DEVICE void operator()(int64_t k) const {
-    const int64_t at = gate_at(k, u, 4);
-    const float *x = s.input + at, *y = s.recurrent + at;
-    const float i = Sigmoid().forward(x[0] + y[0]), f = Sigmoid().forward(x[u] + y[u]);
-    const float g = Tanh().forward(x[2 * u] + y[2 * u]), o = Sigmoid().forward(x[3 * u] + y[3 * u]);
-    const float c = f * s.last_cell[k] + i * g;
-    float* kept = s.kept + at;
-    kept[0] = i;
-    kept[u] = f;
-    kept[2 * u] = g;
-    kept[3 * u] = o;
-    s.cell[k] = c;
-    s.output[k] = o * std::tanh(c);
-  }
-};
-
-struct LstmBackward {
-  int64_t u;
-  GateGradient g;
-  RONDO_DEVICE void operator()(int64_t k) const {
-    const int64_t at = gate_at(k, u, 4);
-    const float* kept = g.kept + at;
-    const float in = kept[0], forget = kept[u], update = kept[2 * u], out = kept[3 * u];
-    const float dh = (g.grad_output != nullptr ? g.grad_output[k] : 0.0f) + g.grad_next[k];
-    const float t = std::tanh(g.cell[k]);
-    const float dc = g.grad_cell[k] + dh * out * (1.0f - t * t);
-    float* dz = g.grad_input + at;
-    dz[0] = dc * update * in * (1.0f - in);
-    dz[u] = dc * g.last_cell[k] * forget * (1.0f - forget);
-    dz[2 * u] = dc * in * (1.0f - update * update);
-    dz[3 * u] = dh * t * out * (1.0f - out);
-    g.grad_cell[k] = dc * forget;
-  }
-};
-
-struct GruForward {
-  int64_t u;
-  GateState s;
-  RONDO_DEVICE void operator()(int64_t k) const {
-    const int64_t at = gate_at(k, u, 3);
-    const float *x = s.input + at, *y = s.recurrent + at;
-    const float z = Sigmoid().forward(x[0] + y[0]), r = Sigmoid().forward(x[u] + y[u]);
-    const float candidate = y[2 * u];
-    const float g = Tanh().forward(x[2 * u] + r * candidate);
-    float* kept = s.kept + gate_at(k, u, 4);
-    kept[0] = z;
-    kept[u] = r;
-    kept[2 * u] = g;
-    kept[3 * u] = candidate;
-    s.output[k] = z * s.last_output[k] + (1.0f - z) * g;
-  }
-};
-
-struct GruBackward {
-  int64_t u;
-  GateGradient g;
-  RONDO_DEVICE void operator()(int64_t k) const {
-    const float* kept = g.kept + gate_at(k, u, 4);
-    const float z = kept[0], r = kept[u], update = kept[2 * u], candidate = kept[3 * u];
-    const float dh = (g.grad_output != nullptr ? g.grad_output[k] : 0.0f) + g.grad_next[k];
-    const float d_update = dh * (1.0f - z) * (1.0f - update * update);
-    const float d_z = dh * (g.last_output[k] - update) * z * (1.0f - z);
-    const float d_r = d_update * candidate * r * (1.0f - r);
-    const int64_t at = gate_at(k, u, 3);
-    float *dx = g.grad_input + at, *dy = g.grad_recurrent + at;
-    dx[0] = dy[0] = d_z;
-    dx[u] = dy[u] = d_r;
-    dx[2 * u] = d_update;
-    dy[2 * u] = d_update * r;
-    g.grad_last[k] = dh * z;
-  }
-};
-
 }  // namespace
 
 void embedding_forward(cudaStream_t stream, const Embedding& e, const float* table, float* out) {
@@ -264,40 +183,6 @@ void layer_norm_backward(cudaStream_t stream, const LayerNorm& n, const float* x
       {reads(parts, used * 2 * n.channels * kDouble), writes(d_gamma, d_gamma != nullptr ? vector : 0),
        writes(d_beta, d_beta != nullptr ? vector : 0)},
       JoinNormParts{parts, used, n.channels, d_gamma, d_beta});
-}
-
-void gates_forward(cudaStream_t stream, const GateSpec& spec, const GateState& s) {
-  const int64_t count = spec.rows * spec.units, unit = count * kFloat;
-  const int64_t gates = gate_count(spec.kind) * unit;
-  if (spec.kind == Recurrence::kLstm) {
-    launch_elements("LSTM gates", stream, count,
-                    {reads(s.input, gates), reads(s.recurrent, gates), reads(s.last_cell, unit),
-                     writes(s.kept, 4 * unit), writes(s.cell, unit), writes(s.output, unit)},
-                    LstmForward{spec.units, s});
-  } else {
-    launch_elements("GRU gates", stream, count,
-                    {reads(s.input, gates), reads(s.recurrent, gates), reads(s.last_output, unit),
-                     writes(s.kept, 4 * unit), writes(s.output, unit)},
-                    GruForward{spec.units, s});
-  }
-}
-
-void gates_backward(cudaStream_t stream, const GateSpec& spec, const GateGradient& g) {
-  const int64_t count = spec.rows * spec.units, unit = count * kFloat;
-  const int64_t gates = gate_count(spec.kind) * unit, output = g.grad_output != nullptr ? unit : 0;
-  if (spec.kind == Recurrence::kLstm) {
-    launch_elements("LSTM gate gradients", stream, count,
-                    {reads(g.kept, 4 * unit), reads(g.last_cell, unit), reads(g.cell, unit),
-                     reads(g.grad_output, output), reads(g.grad_next, unit), reads(g.grad_cell, unit),
-                     writes(g.grad_cell, unit), writes(g.grad_input, gates)},
-                    LstmBackward{spec.units, g});
-  } else {
-    launch_elements("GRU gate gradients", stream, count,
-                    {reads(g.kept, 4 * unit), reads(g.last_output, unit), reads(g.grad_output, output),
-                     reads(g.grad_next, unit), writes(g.grad_input, gates), writes(g.grad_recurrent, gates),
-                     writes(g.grad_last, unit)},
-                    GruBackward{spec.units, g});
-  }
 }
 
 }  // namespace rondo::cuda

@@ -35,7 +35,10 @@ int64_t layer_norm_parts(int64_t rows, int64_t channels);
 void layer_norm_backward(cudaStream_t stream, const LayerNorm& norm, const float* x, const float* dy,
                          double* parts, float* dx, float* d_gamma, float* d_beta);
 
+// gate_loops.cu
 void gates_forward(cudaStream_t stream, const GateSpec& spec, const GateState& state);
 void gates_backward(cudaStream_t stream, const GateSpec& spec, const GateGradient& gradient);
+void gates_reset(cudaStream_t stream, const GateSpec& spec, const GateState& state);
+void gates_backward_candidate(cudaStream_t stream, const GateSpec& spec, const GateGradient& gradient);
 
 }  // namespace rondo::cuda
