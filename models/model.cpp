@@ -34,10 +34,7 @@ class ModelLayer final : public NestedModel {
  public:
   explicit ModelLayer(const std::shared_ptr<ModelState>& state)
       : NestedModel(state->name, state->sequential, {state->shared, &state->shared->graph}),
-        shared_(state->shared),
-        state_(state) {}
-  SharedGraph& shared() const { return *shared_; }
-  std::shared_ptr<ModelState> state() const { return state_.lock(); }  // null once its handles are gone
+        shared_(state->shared) {}
   Config config() const override {
     const ConfigValue whole =
         structure_config(shared_->graph, name(), class_name() == std::string_view("Sequential"));
@@ -46,106 +43,88 @@ class ModelLayer final : public NestedModel {
 
  private:
   std::shared_ptr<SharedGraph> shared_;
-  std::weak_ptr<ModelState> state_;
 };
-
-// visit(layer) for every model nested in a model.
-template <class Visit>
-void each_nested(const SharedGraph& shared, const Visit& visit) {
-  for (const auto& layer : shared.graph.layers()) {
-    const auto* model = dynamic_cast<const ModelLayer*>(layer.get());
-    if (model == nullptr) continue;
-    visit(*model);
-    each_nested(model->shared(), visit);
-  }
-}
-// visit(shared) for a model and every model nested in it.
-template <class Visit>
-void each_model(SharedGraph& shared, const Visit& visit) {
-  visit(shared);
-  each_nested(shared, [&](const ModelLayer& model) { visit(model.shared()); });
-}
 
 }  // namespace
 
 // The next trainer of these weights must not think that they are still in these buckets.
 ModelState::~ModelState() {
   if (!shared) return;
-  each_model(*shared, [&](SharedGraph& each) {
-    if (each.trained_by == this) each.trained_by = nullptr;
-  });
+  for (Weight* weight : shared->graph.weights()) {
+    if (weight->trained_by == this) weight->trained_by = nullptr;
+  }
 }
 
 bool ModelState::holds_weights() const {
   const ParameterList& parameters = shared->graph.parameters();
-  if (shared->trained_by != this || trained_at.size() != parameters.size()) return false;
+  if (trained_at.size() != parameters.size()) return false;
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (parameters[i]->value.data != trained_at[i]) return false;
   }
   return true;
 }
 
+ModelHome::ModelHome(KernelBackend& first, std::span<KernelBackend* const> more)
+    : backend(&first), others(more.begin(), more.end()) {}
+
+ModelHome::ModelHome(int devices) {
+  provide(devices);
+}
+
+ModelHome::~ModelHome() = default;
+
+void ModelHome::provide(int devices) {
+  if (backend != nullptr && own.empty()) return;
+  const int threads = std::max(1, static_cast<int>(affinity_cores().cores.size()) / devices);
+  while (static_cast<int>(own.size()) < devices) {
+    CoreGroup& group = own.emplace_back();
+    group.device = make_cpu_device(threads);
+    group.backend = make_cpu_backend(*group.device);
+    if (backend == nullptr) {
+      backend = group.backend.get();
+    } else {
+      others.push_back(group.backend.get());
+    }
+  }
+}
+
 namespace {
 
-// Of one of `devices` that divide the cores of the process.
-int threads_of_group(int devices) {
-  return std::max(1, static_cast<int>(affinity_cores().cores.size()) / devices);
+// Hosts reach each other's memory.
+void check_same(const ModelState& state, const Weight& weight) {
+  const KernelBackend &one = *state.home->backend, &other = *weight.home->backend;
+  if (&one == &other || (one.device().host_accessible() && other.device().host_accessible())) return;
+  raise<InvalidArgument>(
+      "model \"{}\" has weights on {} and on {} (\"{}\"): models that share weights are put on one device by "
+      "the "
+      "first of them that is used; make them parallel in one world before that",
+      state.name, one.device().name(), other.device().name(), weight.parameter.name);
 }
 
 }  // namespace
 
-// A model that was not given a world trains alone, on all cores of the process.
-void ModelState::bind() {
-  if (backend == nullptr) {
-    // The weights of a model that is called as a layer may have been put somewhere already.
-    each_nested(*shared, [&](const ModelLayer& model) {
-      const std::shared_ptr<ModelState> inner = model.state();
-      if (!inner || inner->backend == nullptr || backend != nullptr) return;
-      own_device = inner->own_device;
-      own_backend = inner->own_backend;
-      backend = inner->backend;
-      own_others = inner->own_others;
-      others = inner->others;
-    });
+void ModelState::bind(std::shared_ptr<ModelHome> wanted) {
+  const std::vector<Weight*>& weights = shared->graph.weights();
+  for (const Weight* weight : weights) {
+    if (!home) home = weight->home;
   }
   const int devices = shared->graph.devices();
-  if (backend == nullptr) {
-    own_device = make_cpu_device(threads_of_group(devices));
-    own_backend = make_cpu_backend(*own_device);
-    backend = own_backend.get();
+  if (!home) home = wanted ? std::move(wanted) : std::make_shared<ModelHome>(devices);
+  home->provide(devices);
+  for (Weight* weight : weights) {
+    if (!weight->home) weight->home = home;
+    check_same(*this, *weight);
   }
-  while (own_device && static_cast<int>(others.size()) + 1 < devices) {
-    CoreGroup& group = own_others.emplace_back();
-    group.device = make_cpu_device(threads_of_group(devices));
-    group.backend = make_cpu_backend(*group.device);
-    others.push_back(group.backend.get());
-  }
-  if (comm == nullptr) {
-    own_comm = make_self_communicator(backend->device());
-    comm = own_comm.get();
-  }
-}
-
-void ModelState::bind_nested() {
-  each_nested(*shared, [&](const ModelLayer& model) {
-    const std::shared_ptr<ModelState> inner = model.state();
-    if (!inner || inner->backend != nullptr) return;
-    inner->own_device = own_device;
-    inner->own_backend = own_backend;
-    inner->backend = backend;
-    inner->own_others = own_others;
-    inner->others = others;
-  });
 }
 
 GraphNetwork& ModelState::get_network(int64_t rows) {
   if (!network) {
     bind();
-    bind_nested();
-    network = std::make_unique<GraphNetwork>(
-        shared->graph, *backend,
-        NetworkOptions{
-            .nominal_rows = rows, .objective = objective, .precision = options.precision, .others = others});
+    network = std::make_unique<GraphNetwork>(shared->graph, *home->backend,
+                                             NetworkOptions{.nominal_rows = rows,
+                                                            .objective = objective,
+                                                            .precision = options.precision,
+                                                            .others = home->others});
   }
   return *network;
 }
@@ -164,12 +143,12 @@ Trainer& ModelState::get_trainer(int64_t rows) {
   }
   if (!trainer) {
     quiesce();
-    trainer = std::make_unique<Trainer>(*comm, *backend, net,
+    trainer = std::make_unique<Trainer>(world(), *home->backend, net,
                                         TrainerOptions{.optimizer = options.optimizer,
                                                        .buckets = options.buckets,
                                                        .precision = options.precision,
                                                        .loss_scaling = options.loss_scaling});
-    each_model(*shared, [&](SharedGraph& each) { each.trained_by = this; });
+    for (Weight* weight : shared->graph.weights()) weight->trained_by = this;
     trained_at.clear();
     for (const Parameter* parameter : shared->graph.parameters()) trained_at.push_back(parameter->value.data);
     if (pending_optimizer) write_optimizer(*pending_optimizer);
@@ -179,14 +158,33 @@ Trainer& ModelState::get_trainer(int64_t rows) {
 }
 
 void ModelState::quiesce() const {
-  const ModelState* trained_by = shared->trained_by;
-  if (trained_by != nullptr && trained_by->trainer) trained_by->trainer->synchronize();
+  const ModelState* last = nullptr;
+  for (const Weight* weight : shared->graph.weights()) {
+    if (weight->trained_by == nullptr || weight->trained_by == last) continue;
+    last = weight->trained_by;
+    if (last->trainer) last->trainer->synchronize();
+  }
+}
+
+std::vector<bool> ModelState::trainable() const {
+  std::vector<bool> trainable;
+  for (const Parameter* parameter : shared->graph.parameters()) trainable.push_back(parameter->trainable);
+  return trainable;
+}
+
+// A model that was not given a world trains alone.
+Communicator& ModelState::world() {
+  if (comm == nullptr) {
+    bind();
+    own_comm = make_self_communicator(home->backend->device());
+    comm = own_comm.get();
+  }
+  return *comm;
 }
 
 int64_t ModelState::nominal_rows(int64_t batch_size) {
-  bind();
   require(batch_size > 0, "batch_size must be at least 1, got {}", batch_size);
-  return (batch_size + comm->size() - 1) / comm->size();
+  return (batch_size + world().size() - 1) / world().size();
 }
 
 namespace {
@@ -275,6 +273,31 @@ const std::string& Model::name() const {
 const Graph& Model::graph() const {
   return state_->shared->graph;
 }
+Layer& Model::get_layer(std::string_view name) const {
+  std::string names;
+  for (const auto& layer : graph().layers()) {
+    if (layer->name() == name) return *layer;
+    names += (names.empty() ? "" : ", ") + layer->name();
+  }
+  raise<InvalidArgument>("model \"{}\" has no layer \"{}\"; it has {}", this->name(), name, names);
+}
+
+SymbolicTensor Model::layer_output(std::string_view name) const {
+  const Layer& layer = get_layer(name);
+  SymbolicTensor output;
+  for (const auto& node : graph().nodes()) {
+    if (node->layer.get() != &layer) continue;
+    require(!output, "{} is called several times in model \"{}\": which output is meant is not clear",
+            layer.title(), this->name());
+    output = SymbolicTensor(node);
+  }
+  return output;
+}
+
+void Model::set_trainable(bool trainable) {
+  for (const auto& layer : graph().layers()) layer->set_trainable(trainable);
+}
+
 Shape Model::input_shape() const {
   return graph().inputs().front().shape();
 }
@@ -288,12 +311,13 @@ void Model::compile(const CompileOptions& options) {
                        graph().outputs().size());
   }
   Objective objective = make_objective(options.loss, options.metrics, output_shape());
-  if (state_->backend != nullptr) check_precision(*state_->backend, options.precision);
+  if (state_->home) check_precision(*state_->home->backend, options.precision);
   state_->trainer.reset();
   state_->pending_optimizer.reset();
   state_->network.reset();
   state_->options = options;
   state_->objective = std::move(objective);
+  state_->compiled_trainable = state_->trainable();
 }
 
 const CompileOptions* Model::compile_options() const {
@@ -321,6 +345,8 @@ History Model::fit(const Source& data, const ModelFitOptions& options) {
     const int64_t classes = classes_of(*train);
     train = std::make_shared<WeightedSource>(std::move(train), options.class_weight, classes);
   }
+  require(state_->trainable() == state_->compiled_trainable,
+          "model \"{}\" was compiled with other layers frozen than now: call compile again", name());
   int64_t batch_size = options.batch_size;
   if (batch_size == 0) {
     const int64_t steps = options.steps_per_epoch;
@@ -347,7 +373,7 @@ Logs Model::evaluate(const Source& data, int64_t batch_size) {
   const int64_t rows = state_->nominal_rows(batch_size);
   state_->quiesce();
   // Alone there is nobody to share with, and the weights can stay where another model trains them.
-  if (state_->comm->size() == 1) return evaluate_locally(state_->get_network(rows), data, batch_size);
+  if (state_->world().size() == 1) return evaluate_locally(state_->get_network(rows), data, batch_size);
   return state_->get_trainer(rows).evaluate(data, batch_size);
 }
 
@@ -355,7 +381,7 @@ std::vector<float> Model::predict(const Source& data, int64_t batch_size) {
   check_inputs(*state_, data);
   const int64_t rows = state_->nominal_rows(batch_size);
   state_->quiesce();
-  if (state_->comm->size() == 1) return predict_locally(state_->get_network(rows), data, batch_size);
+  if (state_->world().size() == 1) return predict_locally(state_->get_network(rows), data, batch_size);
   return state_->get_trainer(rows).predict(data, batch_size);
 }
 
@@ -364,8 +390,9 @@ std::vector<std::vector<float>> Model::get_weights() const {
   std::vector<std::vector<float>> values;
   for (Weight* weight : graph().weights()) {
     if (weight->on_device()) {
-      const auto stream = state_->backend->device().make_stream();
-      values.push_back(read_canonical(weight->parameter.value, *state_->backend, *stream));
+      KernelBackend& backend = *weight->home->backend;
+      const auto stream = backend.device().make_stream();
+      values.push_back(read_canonical(weight->parameter.value, backend, *stream));
     } else {
       values.push_back(weight->values());
     }
@@ -386,8 +413,9 @@ void Model::set_weights(const std::vector<std::vector<float>>& values) {
   state_->quiesce();
   for (size_t i = 0; i < values.size(); ++i) {
     if (weights[i]->on_device()) {
-      const auto stream = state_->backend->device().make_stream();
-      write_canonical(values[i], weights[i]->parameter.value, *state_->backend, *stream);
+      KernelBackend& backend = *weights[i]->home->backend;
+      const auto stream = backend.device().make_stream();
+      write_canonical(values[i], weights[i]->parameter.value, backend, *stream);
     } else {
       weights[i]->host = values[i];
     }
@@ -407,7 +435,7 @@ GraphNetwork& Model::network(int64_t rows) {
 }
 
 Optimizer& Model::optimizer() {
-  require(state_->trainer != nullptr && state_->shared->trained_by == state_.get(),
+  require(state_->trainer != nullptr && state_->holds_weights(),
           "model \"{}\" has no optimizer yet: call compile and fit first", name());
   return state_->trainer->optimizer();
 }

@@ -97,6 +97,14 @@ class Model {
 
   const std::string& name() const;
   const Graph& graph() const;
+  // Keras' get_layer: by name, of this model, not of models nested in it. Throws InvalidArgument that lists
+  // the names. get_layer("conv1").set_trainable(false) freezes a layer for what is compiled afterwards.
+  Layer& get_layer(std::string_view name) const;
+  // What the layer gives here, to build another model on that shares the layers below (model.layers[i].output
+  // in Keras). Throws InvalidArgument for an unknown layer, and for one that is called several times.
+  SymbolicTensor layer_output(std::string_view name) const;
+  // Of all layers, nested ones too.
+  void set_trainable(bool trainable);
   // Extents of one sample.
   Shape input_shape() const;
   Shape output_shape() const;

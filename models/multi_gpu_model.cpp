@@ -6,6 +6,7 @@
 #include "models/model_state.h"
 #include "runtime/base/error.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/device/device.h"
 #include "runtime/kernels/backend.h"
 #include "runtime/launch/world.h"
 
@@ -59,13 +60,15 @@ struct ModelAccess {
     state->shared = original.shared;
     state->comm = &comm;
     original.shared->world = &comm;
-    // Weights lie on one device: the template's where it has been used already.
-    if (original.backend == nullptr) {
-      original.backend = backends.front();
-      original.others.assign(backends.begin() + 1, backends.end());
-    }
-    state->backend = original.backend;
-    state->others = original.others;
+    // Weights lie in one place: the template's where it has been used already.
+    original.bind(std::make_shared<ModelHome>(*backends.front(), backends.subspan(1)));
+    const Device &here = original.home->backend->device(), &there = backends.front()->device();
+    require(&here == &there || (here.host_accessible() && there.host_accessible()),
+            "model \"{}\" has been used on {} and its weights are there: make it parallel on {} before "
+            "anything else "
+            "is done with it",
+            original.name, here.name(), there.name());
+    state->home = original.home;
     return Model(std::move(state));
   }
 };

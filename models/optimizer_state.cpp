@@ -70,13 +70,13 @@ OptimizerState ModelState::read_optimizer() const {
   }
   const std::vector<const Weight*> weights = trainable_weights(shared->graph);
   const std::vector<std::string> slots = slot_names(config);
-  const auto stream = backend->device().make_stream();
+  const auto stream = home->backend->device().make_stream();
   for (size_t s = 0; s < slots.size(); ++s) {
     for (const Weight* weight : weights) {
       const Tensor slot = trainer->slots(weight->parameter)[s];
       state.weights.push_back({.name = fmt::format("{}/{}/{}:0", of_class, weight->parameter.name, slots[s]),
                                .shape = weight->shape,
-                               .values = read_canonical(slot, *backend, *stream)});
+                               .values = read_canonical(slot, *home->backend, *stream)});
     }
   }
   return state;
@@ -90,10 +90,11 @@ void ModelState::write_optimizer(const OptimizerState& state) {
   const std::vector<const Weight*> weights = trainable_weights(shared->graph);
   size_t next = std::holds_alternative<Nadam>(options.optimizer) ? 1 : 0;
   const size_t slots = slot_names(options.optimizer).size();
-  const auto stream = backend->device().make_stream();
+  const auto stream = home->backend->device().make_stream();
   for (size_t s = 0; s < slots; ++s) {
     for (const Weight* weight : weights) {
-      write_canonical(state.weights[next++].values, trainer->slots(weight->parameter)[s], *backend, *stream);
+      write_canonical(state.weights[next++].values, trainer->slots(weight->parameter)[s], *home->backend,
+                      *stream);
     }
   }
 }

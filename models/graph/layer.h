@@ -23,6 +23,8 @@ class Config;
 class Graph;
 class Layer;
 class PlanBuilder;
+struct ModelHome;
+struct ModelState;
 class SymbolicTensor;
 using ValueId = int;  // a tensor in a plan, see plan.h
 
@@ -63,6 +65,10 @@ struct Weight {
   Parameter parameter = {};  // its name is "<layer>/<weight>" once the layer belongs to a model
   RandomKey key = {};        // of the initial values, once the layer belongs to a model
   std::vector<float> host = {};
+  // For models: the devices that it is bound to, with all weights that were bound together, and whose trainer
+  // has it in its buckets.
+  std::shared_ptr<ModelHome> home = {};
+  const ModelState* trained_by = nullptr;
   bool on_device() const { return static_cast<bool>(parameter.value); }
   // The values of a weight that no device holds; drawn now where nobody has given any.
   const std::vector<float>& values();

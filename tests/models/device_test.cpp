@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "models/graph/graph.h"
 #include "models/graph/graph_network.h"
 #include "models/model.h"
 #include "models/rondo.h"
@@ -345,6 +346,25 @@ TEST(Device, StopsEarlyAfterTheSameEpochAsTheHost) {
   const auto expected = epochs(host);
   EXPECT_EQ(expected.size(), 2u);
   EXPECT_EQ(epochs(one.model).size(), expected.size());
+}
+
+TEST(Device, AModelThatWasUsedOnTheHostStaysThere) {
+  GuardedDevice device;
+  const auto backend = test::make_guarded_backend(device);
+  const auto comm = make_self_communicator(device);
+  Model model = image_model();
+  model.predict(other_data());
+  EXPECT_THAT([&] { multi_gpu_model(model, *comm, *backend); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("make it parallel")));
+
+  // Nor can it join another that is on a device.
+  Model other = image_model();
+  Model parallel = multi_gpu_model(other, *comm, *backend);
+  const auto in = layers::Input({.shape = {12, 12, 1}});
+  const Model renamed(other.graph().inputs(), other.graph().outputs(), {.name = "other"});
+  Model both({in}, {layers::Add{}(std::vector{model(in), renamed(in)})});
+  EXPECT_THAT([&] { both.predict(other_data()); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("share weights are put on one device")));
 }
 
 TEST(Device, ReportsItsPeakMemory) {

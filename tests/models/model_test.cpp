@@ -267,5 +267,92 @@ TEST(MultiGpuModel, FallsBackToOneDevice) {
   });
 }
 
+// What a pretrained model has learned serves another: up to a layer, frozen, with a new head.
+void expect_transfer(Model base) {
+  base.set_trainable(false);
+  const auto features = base.layer_output("features");
+  Model tuned(base.graph().inputs(),
+              {layers::Dense{.units = 4, .activation = "softmax", .name = "head"}(features)}, {.seed = 8});
+  EXPECT_EQ(&tuned.get_layer("features"), &base.get_layer("features"));
+  const auto before = base.get_weights();
+  CompileOptions fast = compile_options();
+  fast.optimizer = Adam{.learning_rate = 0.01};
+  tuned.compile(fast);
+  const auto initial = tuned.get_weights();
+  const History history = tuned.fit(small_data(), {.batch_size = 25, .epochs = 10});
+  EXPECT_LT(history.at("loss").back(), 0.95 * history.at("loss").front());
+  EXPECT_EQ(base.get_weights(), before);
+  const auto after = tuned.get_weights();
+  EXPECT_EQ(std::vector(after.begin(), after.end() - 2), std::vector(initial.begin(), initial.end() - 2));
+  EXPECT_NE(after.back(), initial.back());
+
+  base.set_trainable(true);
+  EXPECT_THAT([&] { tuned.fit(small_data()); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("call compile again")));
+  tuned.compile(compile_options());
+  tuned.fit(small_data(), {.batch_size = 50});
+  EXPECT_NE(tuned.get_weights().front(), initial.front());
+  EXPECT_EQ(base.get_weights().front(), tuned.get_weights().front());
+}
+
+Model base_model() {
+  return Sequential({layers::Input({.shape = {12, 12, 1}}),
+                     layers::Conv2D{.filters = 6, .kernel_size = {3, 3}}, layers::Flatten{},
+                     layers::Dense{.units = 16, .activation = "relu", .name = "features"},
+                     layers::Dense{.units = 3, .activation = "softmax"}});
+}
+
+TEST(Transfer, OfAModelThatWasOnlyMade) {
+  expect_transfer(base_model());
+}
+
+TEST(Transfer, OfAModelThatPredictedAndTrained) {
+  const SyntheticSource data({.size = 60, .input_shape = {12, 12, 1}, .classes = 3, .seed = 5});
+  Model base = base_model();
+  base.compile(compile_options());
+  base.fit(data);
+  const auto trained = base.predict(data);
+  expect_transfer(base);
+  EXPECT_EQ(base.predict(data).size(), trained.size());
+}
+
+// Two models with weights of their own that were used alone, and a third of both.
+TEST(Transfer, JoinsModelsThatWereUsedAlone) {
+  const auto code = layers::Input({.shape = {8}}), image = layers::Input({.shape = {12, 12, 1}});
+  Model first({image}, {layers::Dense{.units = 8, .activation = "tanh"}(layers::Flatten{}(image))},
+              {.name = "first"});
+  Model second({code}, {layers::Dense{.units = 4, .activation = "softmax"}(code)}, {.name = "second"});
+  const SyntheticSource codes({.size = 40, .input_shape = {8}, .classes = 4, .seed = 6});
+  second.compile(compile_options());
+  second.fit(codes);
+  first.predict(small_data());
+  const auto in = layers::Input({.shape = {12, 12, 1}});
+  Model both({in}, {second(first(in))});
+  const auto seconds = second.get_weights(), firsts = first.get_weights();
+  both.compile(compile_options());
+  both.fit(small_data(), {.epochs = 2});
+  EXPECT_NE(first.get_weights(), firsts);
+  EXPECT_NE(second.get_weights(), seconds);
+  const auto whole = both.get_weights();
+  EXPECT_EQ(std::vector(whole.begin(), whole.begin() + 2), first.get_weights());
+  EXPECT_EQ(std::vector(whole.begin() + 2, whole.end()), second.get_weights());
+  const auto before = second.get_weights();
+  second.fit(codes, {.epochs = 2, .initial_epoch = 1});  // its weights have moved since
+  EXPECT_NE(second.get_weights(), before);
+  EXPECT_EQ(both.get_weights()[2], second.get_weights()[0]);
+}
+
+TEST(Transfer, NamesWhatIsNotThere) {
+  const Model base = base_model();
+  EXPECT_THAT([&] { base.get_layer("feature"); },
+              ThrowsMessage<InvalidArgument>(
+                  AllOf(HasSubstr("\"feature\""), HasSubstr("conv2d, flatten, features"))));
+  const layers::Dense shared{.units = 4, .name = "shared"};
+  const auto in = layers::Input({.shape = {4}});
+  const Model twice({in}, {shared(shared(in))});
+  EXPECT_THAT([&] { twice.layer_output("shared"); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("several times")));
+}
+
 }  // namespace
 }  // namespace rondo
