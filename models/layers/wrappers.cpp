@@ -17,7 +17,10 @@ namespace rondo {
 namespace {
 
 Config object_config(const Layer& layer) {
-  return {{"class_name", layer.class_name()}, {"config", layer.config()}};
+  return {{"module", "keras.layers"},
+          {"class_name", layer.class_name()},
+          {"config", layer.config()},
+          {"registered_name", nullptr}};
 }
 
 std::string lower_case(std::string_view name) {
