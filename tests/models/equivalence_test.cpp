@@ -9,7 +9,11 @@
 #include <vector>
 
 #include "models/layers/core.h"
+#include "models/layers/masking.h"
 #include "models/layers/normalization.h"
+#include "models/layers/pooling.h"
+#include "models/layers/recurrent.h"
+#include "models/layers/shape.h"
 #include "models/zoo/zoo.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/local/local_communicator.h"
@@ -91,6 +95,23 @@ void expect_equivalent(const Outcome& got, const Outcome& one, const std::string
   std::printf("%s: losses within %.1e, weights within %.1e\n", what.c_str(), worst, weights);
 }
 
+// Dropout inside of recurrent layers, a mask, penalties on results and constraints behind the update.
+Model limited_sequences() {
+  const auto in = layers::Input({.shape = {28, 28, 1}});
+  auto x = layers::Reshape{.target_shape = {8, 98}}(in);
+  x = layers::LSTM{.units = 12,
+                   .return_sequences = true,
+                   .activity_regularizer = {.l1 = 0.001, .l2 = 0.002},
+                   .kernel_constraint = Constraint::max_norm(1.0),
+                   .dropout = 0.25f,
+                   .recurrent_dropout = 0.25f}(layers::Masking{}(x));
+  x = layers::GlobalAveragePooling1D{}(x);
+  return Model({in}, {layers::Dense{.units = 10,
+                                    .activation = "softmax",
+                                    .kernel_constraint = Constraint::min_max_norm(0.5, 2.0, 0.5),
+                                    .bias_constraint = Constraint::non_neg()}(x)});
+}
+
 class RankEquivalence : public ::testing::TestWithParam<Experiment> {};
 
 TEST_P(RankEquivalence, RanksTrainAsOne) {
@@ -125,6 +146,11 @@ INSTANTIATE_TEST_SUITE_P(
                                      [] {
                                        return zoo::mlp({28, 28, 1}, 10, {.dropout = 0.2f});
                                      },
+                                 .batch_size = 5,
+                                 .samples = 128,
+                                 .epochs = 2},
+                      Experiment{.what = "limited sequences, batch 5",
+                                 .make = limited_sequences,
                                  .batch_size = 5,
                                  .samples = 128,
                                  .epochs = 2},
