@@ -22,8 +22,8 @@ struct Bidirectional {
   SymbolicTensor operator()(const SymbolicTensor& input) const { return LayerHandle(*this)(input); }
 };
 
-// A layer applied to each time step of (time, ...) by itself, with the same weights. Masks pass. Layers that
-// are not the same for every row (BatchNormalization, Dropout) see all time steps as rows of one batch.
+// A layer applied to each time step of (time, ...) by itself, with the same weights. Masks pass. Takes layers
+// that treat every row by itself: not BatchNormalization or Dropout. Throws InvalidArgument for others.
 struct TimeDistributed {
   LayerHandle of;
   bool trainable = true;
