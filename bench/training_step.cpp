@@ -104,7 +104,7 @@ void TrainingStep::make_batch() {
   labels_ = up(labels);
   batch_ = {.rows = options_.batch,
             .inputs = {{{shape, DType::kF32}, images_.data()}},
-            .label = {{Shape{options_.batch}, DType::kI32}, labels_.data()}};
+            .labels = {{{Shape{options_.batch}, DType::kI32}, labels_.data()}}};
   state_.seed = options_.seed;
   state_.inverse_batch = 1.0f / static_cast<float>(options_.batch);
 }

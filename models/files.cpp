@@ -104,7 +104,11 @@ Model make_model(const ConfigView& view, uint64_t seed) {
 }
 
 keras::TrainingConfig training_of(const CompileOptions& options) {
-  return {.optimizer = options.optimizer, .loss = options.loss, .metrics = options.metrics};
+  return {.optimizer = options.optimizer,
+          .loss = options.loss,
+          .loss_weights = options.loss_weights,
+          .metrics = options.metrics,
+          .weighted_metrics = options.weighted_metrics};
 }
 
 FileContent h5_of(const Model& model, KerasDialect dialect) {
@@ -174,7 +178,11 @@ FileContent weights_of(const Model& model, Format format, KerasDialect dialect) 
 void compile_as(Model& model, const ConfigView& view) {
   const keras::TrainingConfig training = keras::training_from(view);
   try {
-    model.compile({.optimizer = training.optimizer, .loss = training.loss, .metrics = training.metrics});
+    model.compile({.optimizer = training.optimizer,
+                   .loss = training.loss,
+                   .loss_weights = training.loss_weights,
+                   .metrics = training.metrics,
+                   .weighted_metrics = training.weighted_metrics});
   } catch (const InvalidArgument& error) {
     raise<FileError>("{}: {}", view.where(), error.what());
   }

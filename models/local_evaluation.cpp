@@ -37,8 +37,9 @@ Logs evaluate_locally(GraphNetwork& network, const Source& data, int64_t batch_s
   int64_t added = 0;
   const auto add_oldest = [&] {
     const auto* values = reinterpret_cast<const double*>(results.receive());
-    totals[0] += values[0] * loss_factors[static_cast<size_t>(added++) % loss_factors.size()];
-    for (size_t i = 1; i < totals.size(); ++i) totals[i] += values[i];
+    const double factor = loss_factors[static_cast<size_t>(added++) % loss_factors.size()];
+    const size_t losses = network.loss_count();
+    for (size_t i = 0; i < totals.size(); ++i) totals[i] += i < losses ? values[i] * factor : values[i];
   };
   batches.seek(0);
   for (int64_t step = 0; step < batches.batches_per_pass(); ++step) {
@@ -60,20 +61,30 @@ Logs evaluate_locally(GraphNetwork& network, const Source& data, int64_t batch_s
   return logs;
 }
 
-std::vector<float> predict_locally(GraphNetwork& network, const Source& data, int64_t batch_size) {
+std::vector<std::vector<float>> predict_locally(GraphNetwork& network, const Source& data,
+                                                int64_t batch_size) {
   Stream& stream = network.stream();
-  const int64_t per_row = network.output_shape().elements();
+  const std::vector<Shape> shapes = network.output_shapes();
   BatchStream batches = batches_of(network, data, batch_size);
-  std::vector<float> outputs(static_cast<size_t>(data.size() * per_row));
+  std::vector<std::vector<float>> outputs;
+  for (const Shape& shape : shapes) {
+    outputs.emplace_back(static_cast<size_t>(data.size() * shape.elements()));
+  }
+  std::vector<std::span<float>> places(shapes.size());
   const QuietAtEnd quiet(stream);
-  float* next = outputs.data();
+  int64_t done = 0;
   batches.seek(0);
   for (int64_t step = 0; step < batches.batches_per_pass(); ++step) {
     const DeviceBatch& input = batches.next(stream);
-    const auto count = static_cast<size_t>(input.batch.rows * per_row);
-    network.predict({.stream = stream}, input.batch, {next, count});
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      const int64_t each = shapes[i].elements();
+      places[i] =
+          std::span(outputs[i])
+              .subspan(static_cast<size_t>(done * each), static_cast<size_t>(input.batch.rows * each));
+    }
+    network.predict({.stream = stream}, input.batch, places);
     batches.done(stream);
-    next += count;
+    done += input.batch.rows;
   }
   stream.synchronize();
   return outputs;

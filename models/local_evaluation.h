@@ -12,6 +12,8 @@ class Source;
 
 // One rank's passes over data, without a trainer.
 Logs evaluate_locally(GraphNetwork& network, const Source& data, int64_t batch_size);
-std::vector<float> predict_locally(GraphNetwork& network, const Source& data, int64_t batch_size);
+// One array for each output.
+std::vector<std::vector<float>> predict_locally(GraphNetwork& network, const Source& data,
+                                                int64_t batch_size);
 
 }  // namespace rondo

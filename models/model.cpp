@@ -11,6 +11,7 @@
 #include "models/layers/structure.h"
 #include "models/local_evaluation.h"
 #include "models/losses/losses.h"
+#include "models/model_data.h"
 #include "models/model_state.h"
 #include "models/summary.h"
 #include "runtime/base/error.h"
@@ -189,37 +190,6 @@ int64_t ModelState::nominal_rows(int64_t batch_size) {
 
 namespace {
 
-void check_inputs(const ModelState& state, const Source& data) {
-  const Graph& graph = state.shared->graph;
-  if (graph.inputs().size() != 1 || graph.outputs().size() != 1) {
-    raise<Unavailable>(
-        "model \"{}\" has {} inputs and {} outputs; fit, evaluate and predict take models with one of each",
-        state.name, graph.inputs().size(), graph.outputs().size());
-  }
-  const Shape& wanted = graph.inputs().front().shape();
-  require(data.input_shape() == wanted, "model \"{}\" takes samples of shape {}, {} has {}", state.name,
-          wanted.text(), data.name(), data.input_shape().text());
-}
-
-void check_data(const ModelState& state, const Source& data) {
-  require(state.objective.has_value(), "model \"{}\" is not compiled: call compile before fit or evaluate",
-          state.name);
-  check_inputs(state, data);
-  check_labels(*state.objective, state.shared->graph.outputs().front().shape(), data.label_shape(),
-               data.label_dtype(), data.name());
-}
-
-// How many there are, 0 where single numbers are labels and nobody says.
-int64_t classes_of(const Source& data) {
-  if (data.classes() > 0 || data.label_dtype() == DType::kI32) return data.classes();
-  const int64_t columns = data.label_shape().elements();
-  return columns > 1 ? columns : 0;
-}
-
-std::shared_ptr<const Source> borrow(const Source& source) {
-  return {std::shared_ptr<const void>(), &source};
-}
-
 std::vector<SymbolicTensor> chain(std::span<const LayerHandle> layers) {
   require(!layers.empty() && layers.front().layer()->class_name() == "InputLayer",
           "a Sequential must begin with layers::Input");
@@ -306,11 +276,13 @@ Shape Model::output_shape() const {
 }
 
 void Model::compile(const CompileOptions& options) {
-  if (graph().outputs().size() != 1) {
-    raise<Unavailable>("model \"{}\" has {} outputs; models with one output can be compiled", name(),
-                       graph().outputs().size());
-  }
-  Objective objective = make_objective(options.loss, options.metrics, output_shape());
+  std::vector<Shape> outputs;
+  for (const SymbolicTensor& output : graph().outputs()) outputs.push_back(output.shape());
+  Objectives objective = make_objectives({.loss = options.loss,
+                                          .loss_weights = options.loss_weights,
+                                          .metrics = options.metrics,
+                                          .weighted_metrics = options.weighted_metrics},
+                                         outputs, graph().output_names());
   if (state_->home) check_precision(*state_->home->backend, options.precision);
   state_->trainer.reset();
   state_->pending_optimizer.reset();
@@ -325,23 +297,21 @@ const CompileOptions* Model::compile_options() const {
 }
 
 History Model::fit(const Source& data, const ModelFitOptions& options) {
-  check_data(*state_, data);
+  std::shared_ptr<const Source> train = labelled(*state_, data, options.sample_weight);
   require(options.validation_split >= 0.0 && options.validation_split < 1.0,
           "validation_split must be in [0, 1), got {}", options.validation_split);
-  std::shared_ptr<const Source> train = borrow(data);
-  if (!options.sample_weight.empty()) {
-    train = std::make_shared<WeightedSource>(std::move(train), options.sample_weight);
-  }
   std::shared_ptr<const Source> validation;
   if (options.validation_data != nullptr) {
-    check_data(*state_, *options.validation_data);
-    validation = borrow(*options.validation_data);
+    validation = labelled(*state_, *options.validation_data, {});
   } else if (options.validation_split > 0.0) {
     TrainValidation parts = split_validation(train, options.validation_split);
     train = std::move(parts.train);
     validation = std::move(parts.validation);
   }
   if (!options.class_weight.empty()) {
+    require(graph().outputs().size() == 1,
+            "class_weight is for models with one output; model \"{}\" has {}: give sample_weight", name(),
+            graph().outputs().size());
     const int64_t classes = classes_of(*train);
     train = std::make_shared<WeightedSource>(std::move(train), options.class_weight, classes);
   }
@@ -368,21 +338,28 @@ History Model::fit(const Source& data, const ModelFitOptions& options) {
                               .callbacks = options.callbacks});
 }
 
-Logs Model::evaluate(const Source& data, int64_t batch_size) {
-  check_data(*state_, data);
+Logs Model::evaluate(const Source& data, int64_t batch_size, const SampleWeights& sample_weight) {
+  const std::shared_ptr<const Source> samples = labelled(*state_, data, sample_weight);
   const int64_t rows = state_->nominal_rows(batch_size);
   state_->quiesce();
   // Alone there is nobody to share with, and the weights can stay where another model trains them.
-  if (state_->world().size() == 1) return evaluate_locally(state_->get_network(rows), data, batch_size);
-  return state_->get_trainer(rows).evaluate(data, batch_size);
+  if (state_->world().size() == 1) return evaluate_locally(state_->get_network(rows), *samples, batch_size);
+  return state_->get_trainer(rows).evaluate(*samples, batch_size);
 }
 
 std::vector<float> Model::predict(const Source& data, int64_t batch_size) {
-  check_inputs(*state_, data);
+  require(graph().outputs().size() == 1,
+          "model \"{}\" has {} outputs; predict_outputs gives an array for each", name(),
+          graph().outputs().size());
+  return std::move(predict_outputs(data, batch_size).front());
+}
+
+std::vector<std::vector<float>> Model::predict_outputs(const Source& data, int64_t batch_size) {
+  const std::shared_ptr<const Source> samples = unlabelled(*state_, data);
   const int64_t rows = state_->nominal_rows(batch_size);
   state_->quiesce();
-  if (state_->world().size() == 1) return predict_locally(state_->get_network(rows), data, batch_size);
-  return state_->get_trainer(rows).predict(data, batch_size);
+  if (state_->world().size() == 1) return predict_locally(state_->get_network(rows), *samples, batch_size);
+  return state_->get_trainer(rows).predict(*samples, batch_size);
 }
 
 std::vector<std::vector<float>> Model::get_weights() const {

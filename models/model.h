@@ -45,8 +45,13 @@ struct ModelOptions {
 
 struct CompileOptions {
   OptimizerConfig optimizer = RMSprop{};
-  LossConfig loss;
-  std::vector<MetricConfig> metrics = {};
+  // Of models with several outputs one for all or one for each: see losses/config.h. The total is the sum of
+  // the outputs' losses, each times its weight, and of the penalties. Outputs without a loss are not trained.
+  OutputLosses loss;
+  LossWeights loss_weights = {};
+  OutputMetrics metrics = {};
+  // Metrics in which samples count as sample_weight and class_weight say, divided by the sum of the weights.
+  OutputMetrics weighted_metrics = {};
   BucketOptions buckets = {};
   // In which layers compute; weights and whatever the user sees are float32 in any. kBF16 and kF16 are for
   // GPUs. With kF16 the gradients are scaled as loss_scaling says, and a step in which one overflows changes
@@ -69,10 +74,12 @@ struct ModelFitOptions {
   int64_t validation_batch_size = 0;            // 0: batch_size
   int64_t validation_freq = 1;                  // validate after epochs whose number (from 1) it divides
   std::vector<int64_t> validation_epochs = {};  // ... or only after these, numbered from 1
-  // Weights of the samples' losses, one for each sample of the data, and by class, where the classes must be
-  // 0 to C - 1 as in tf.keras; see WeightedSource. They do not change what the mean divides by. A part held
-  // out by validation_split keeps its sample weights and has no class weights; metrics have neither.
-  std::vector<float> sample_weight = {};
+  // Weights of the samples' losses, one for each sample of the data, or for outputs with a time axis one for
+  // each time step; and by class, where the classes must be 0 to C - 1 as in tf.keras, for models with one
+  // output; see WeightedSource. They do not change what the mean divides by. A part held out by
+  // validation_split keeps its sample weights and has no class weights; metrics have neither, but for
+  // weighted_metrics.
+  SampleWeights sample_weight = {};
   std::map<int64_t, double> class_weight = {};
   int loader_threads = 1;
   bool replay_steps = true;  // as CUDA graphs, where they can be: see FitOptions
@@ -105,7 +112,7 @@ class Model {
   SymbolicTensor layer_output(std::string_view name) const;
   // Of all layers, nested ones too.
   void set_trainable(bool trainable);
-  // Extents of one sample.
+  // Extents of one sample, of the first input and the first output.
   Shape input_shape() const;
   Shape output_shape() const;
 
@@ -116,21 +123,30 @@ class Model {
   // The same for a Sequential's list.
   LayerHandle as_layer() const;
 
-  // Checks every name; throws InvalidArgument that lists what there is. Models with several inputs or outputs
-  // cannot be trained yet: Unavailable. So is a precision that the model's device does not compute in;
-  // where that is chosen later, fit, evaluate and predict say so.
+  // Checks every name; throws InvalidArgument that lists what there is, and Unavailable for a precision that
+  // the model's device does not compute in; where that is chosen later, fit, evaluate and predict say so.
   void compile(const CompileOptions& options);
 
   // What compile was called with last, also by load_model; null before.
   const CompileOptions* compile_options() const;
 
+  // Data of models with several inputs or outputs has several inputs or labels: ArraySource of ArraysData, or
+  // a Source of one's own. Where all of them are named, they go to the inputs and outputs of these names, and
+  // others are left out; else they go by their order. Labels there are for every output, or for those only
+  // that have a loss or metrics.
+  //
   // Collective over the model's world. Throws InvalidArgument when the model is not compiled or the data does
-  // not fit the model or the loss. A later fit goes on with the optimizer's state.
+  // not fit the model or the losses. A later fit goes on with the optimizer's state. The history has the
+  // names of tf.keras: "loss"; of several outputs "main_loss", ...; "accuracy", or "main_accuracy", ...,
+  // output by output; then all of them with "val_" in front.
   History fit(const Source& data, const ModelFitOptions& options = {});
-  // Collective. Loss, then metrics: means over all samples, each counted once.
-  Logs evaluate(const Source& data, int64_t batch_size = 32);
-  // Collective. All outputs in the order of the data, on every rank; needs no compile.
+  // Collective. Losses, then metrics: means over all samples, each counted once.
+  Logs evaluate(const Source& data, int64_t batch_size = 32, const SampleWeights& sample_weight = {});
+  // Collective. The output in the order of the data, on every rank; needs no compile. Throws InvalidArgument
+  // for a model with several outputs.
   std::vector<float> predict(const Source& data, int64_t batch_size = 32);
+  // The same with an array for each output.
+  std::vector<std::vector<float>> predict_outputs(const Source& data, int64_t batch_size = 32);
 
   // Canonical values in Keras' order: layer by layer, trainable weights before the others.
   std::vector<std::vector<float>> get_weights() const;
@@ -162,8 +178,9 @@ class Model {
   // What the optimizer has learned, in canonical order and named as in Keras' files; the same on every rank.
   OptimizerState optimizer_state() const;
   // Goes on from there at the next fit. For all ranks to call alike, after compile. Arrays are matched by
-  // their order, not by name, as Keras does; without arrays only the iterations count. Throws InvalidArgument
-  // that names the first array that does not fit, before anything is changed.
+  // their order, not by name, as Keras does; without arrays only the iterations count. Arrays of weights
+  // on which no loss depends may be missing, as tf.keras leaves them out. Throws InvalidArgument that names
+  // the first array that does not fit, before anything is changed.
   void set_optimizer_state(const OptimizerState& state);
 
  protected:

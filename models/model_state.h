@@ -57,7 +57,7 @@ struct ModelState {
   Communicator* comm = nullptr;
 
   CompileOptions options;
-  std::optional<Objective> objective;    // absent: not compiled
+  std::optional<Objectives> objective;   // absent: not compiled
   std::vector<bool> compiled_trainable;  // of the graph's parameters
   std::unique_ptr<GraphNetwork> network;
   std::unique_ptr<Trainer> trainer;

@@ -1,5 +1,9 @@
 #include "models/optimizer_state.h"
 
+#include <algorithm>
+#include <functional>
+#include <set>
+
 #include "models/graph/graph.h"
 #include "models/graph/weights.h"
 #include "models/model.h"
@@ -17,6 +21,56 @@ std::vector<const Weight*> trainable_weights(const Graph& graph) {
     if (weight->parameter.trainable) weights.push_back(weight);
   }
   return weights;
+}
+
+// Those on which the loss depends: by its outputs' calls, or by a penalty of their own.
+std::set<const Weight*> weights_with_gradients(const ModelState& model) {
+  const Graph& graph = model.shared->graph;
+  std::set<const Weight*> found;
+  std::set<const Node*> seen;
+  const std::function<void(const Node&)> visit = [&](const Node& node) {
+    if (!seen.insert(&node).second) return;
+    if (const Graph* inner = node.layer->nested()) {
+      found.insert(inner->weights().begin(), inner->weights().end());
+    }
+    for (const auto& weight : node.layer->weights()) found.insert(weight.get());
+    for (const SymbolicTensor& input : node.inputs) visit(*input.node());
+  };
+  for (const Objective& objective : model.objective->outputs) {
+    if (objective.has_loss) visit(*graph.outputs()[objective.output].node());
+  }
+  for (const Weight* weight : graph.weights()) {
+    if (weight->regularizer) found.insert(weight);
+  }
+  return found;
+}
+
+// tf.keras has no state of weights without a gradient: here it is zero.
+OptimizerState completed(const ModelState& model, OptimizerState state) {
+  if (!model.objective) return state;
+  const std::vector<const Weight*> weights = trainable_weights(model.shared->graph);
+  const std::set<const Weight*> with_gradients = weights_with_gradients(model);
+  const auto has_gradient = [&](const Weight* weight) { return with_gradients.contains(weight); };
+  const size_t slots = slot_names(model.options.optimizer).size();
+  const size_t cache = std::holds_alternative<Nadam>(model.options.optimizer) ? 1 : 0;
+  const auto trained = static_cast<size_t>(std::count_if(weights.begin(), weights.end(), has_gradient));
+  if (trained == weights.size() || state.weights.size() != cache + slots * trained) return state;
+  std::vector<OptimizerWeight> all;
+  auto next = state.weights.begin();
+  for (size_t i = 0; i < cache; ++i) all.push_back(std::move(*next++));
+  for (size_t s = 0; s < slots; ++s) {
+    for (const Weight* weight : weights) {
+      if (has_gradient(weight)) {
+        all.push_back(std::move(*next++));
+      } else {
+        all.push_back({.name = weight->parameter.name,
+                       .shape = weight->shape,
+                       .values = std::vector<float>(static_cast<size_t>(weight->shape.elements()))});
+      }
+    }
+  }
+  state.weights = std::move(all);
+  return state;
 }
 
 // Keras keeps it, we work it out from the iterations.
@@ -103,7 +157,8 @@ OptimizerState Model::optimizer_state() const {
   return state_->read_optimizer();
 }
 
-void Model::set_optimizer_state(const OptimizerState& state) {
+void Model::set_optimizer_state(const OptimizerState& given) {
+  const OptimizerState state = completed(*state_, given);
   check(*state_, state);
   if (state_->trainer && state_->holds_weights()) {
     state_->write_optimizer(state);

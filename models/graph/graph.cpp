@@ -90,6 +90,19 @@ void Graph::order_layers() {
                    [&](const auto& a, const auto& b) { return layer_depth[a.get()] > layer_depth[b.get()]; });
 }
 
+std::vector<std::string> Graph::output_names() const {
+  std::vector<std::string> names;
+  for (const SymbolicTensor& output : outputs_) {
+    const std::string& own = output.node()->layer->name();
+    std::string name = own;
+    for (int again = 1; std::find(names.begin(), names.end(), name) != names.end(); ++again) {
+      name = own + "_" + std::to_string(again);
+    }
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
 void Graph::name_layers() {
   std::unordered_set<std::string> taken;
   for (const auto& layer : layers_) {

@@ -29,6 +29,8 @@ class Graph {
   // The calls that read a call's output, once per read; a model output counts as a read by nobody.
   const std::vector<const Node*>& consumers(const Node& node) const;
   bool is_output(const Node& node) const;
+  // Of the layers that make them, as Keras' model.output_names: a name that comes again gets _1, _2, ...
+  std::vector<std::string> output_names() const;
 
   // Keras' get_weights order, over layers().
   const std::vector<Weight*>& weights() const { return weights_; }

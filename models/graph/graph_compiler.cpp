@@ -28,11 +28,10 @@ class GraphCompiler {
         builder_(std::move(backends), stream, request.rows,
                  request.purpose == Purpose::kTrain ? Mode::kTraining : Mode::kInference,
                  request.reuse_memory, request.precision) {
-    if (objective()) {
-      if (graph.outputs().size() != 1) {
-        raise<Unavailable>("training and evaluation of a model with {} outputs", graph.outputs().size());
-      }
-      output_ = graph.outputs().front().node().get();
+    if (request.purpose == Purpose::kPredict || request.objective == nullptr) return;
+    for (const Objective& objective : request.objective->outputs) {
+      RONDO_CHECK(objective.output < graph.outputs().size());
+      heads_.push_back({&objective, graph.outputs()[objective.output].node().get()});
     }
   }
 
@@ -42,29 +41,38 @@ class GraphCompiler {
     for (const SymbolicTensor& input : graph_.inputs()) {
       builder_.plan().inputs.push_back(values_.at(input.node().get()));
     }
-    if (objective()) {
-      append_objective();
+    if (heads_.empty()) {
+      append_outputs();
     } else {
-      const ValueId last = builder_.on_device(values_.at(graph_.outputs().front().node().get()));
-      const ValueId output = builder_.canonical(last);
-      const ValueId result = builder_.in_type(output, DType::kF32);
-      builder_.tensor(result);
-      builder_.plan().output = result;
+      append_objectives();
     }
     return builder_.finish();
   }
 
  private:
-  const Objective* objective() const {
-    return request_.purpose == Purpose::kPredict ? nullptr : request_.objective;
-  }
+  // An output with an objective.
+  struct Head {
+    const Objective* objective = nullptr;
+    const Node* node = nullptr;
+    bool logits = false;         // it is what stands in front of its activation
+    ValueId prediction = -1;     // canonical float32
+    ValueId probabilities = -1;  // made from logits where metrics need them
+    ValueId label = -1;
+    ValueId weights = -1;
+  };
 
-  // The loss takes logits where the model ends in the function that belongs to it, as tf.keras does.
+  // The loss takes logits where an output ends in the function that belongs to it, as tf.keras does.
   bool takes_logits(const Node& node) const {
-    if (&node != output_ || !graph_.consumers(node).empty() || node.layer->activity_regularizer())
+    const auto is_node = [&](const SymbolicTensor& output) { return output.node().get() == &node; };
+    if (!graph_.consumers(node).empty() || node.layer->activity_regularizer() ||
+        std::count_if(graph_.outputs().begin(), graph_.outputs().end(), is_node) != 1) {
       return false;
+    }
+    const auto head =
+        std::find_if(heads_.begin(), heads_.end(), [&](const Head& each) { return each.node == &node; });
+    if (head == heads_.end() || !head->objective->has_loss) return false;
     const ActivationKind last = node.layer->output_activation();
-    switch (objective()->loss) {
+    switch (head->objective->loss) {
       case Loss::kCategoricalCrossentropy:
       case Loss::kSparseCategoricalCrossentropy:
         return last == ActivationKind::kSoftmax;
@@ -167,7 +175,7 @@ class GraphCompiler {
       }
       out = node.layer->compile(builder_, call);
     }
-    if (const Regularizer activity = node.layer->activity_regularizer(); activity && objective()) {
+    if (const Regularizer activity = node.layer->activity_regularizer(); activity && !heads_.empty()) {
       builder_.add_activity_penalty(out, activity);
     }
     const int readers = static_cast<int>(graph_.consumers(as).size()) + (graph_.is_output(as) ? 1 : 0);
@@ -186,113 +194,164 @@ class GraphCompiler {
     return masks;
   }
 
-  // Some metrics need the probabilities that the loss does without.
-  ValueId probabilities(ValueId prediction, bool logits) {
-    if (!logits) return prediction;
-    if (probabilities_ < 0) {
-      const ActivationKind last = output_->layer->output_activation();
-      probabilities_ = append_activation_copy(builder_, prediction, last, "metrics");
+  void append_outputs() {
+    for (const SymbolicTensor& output : graph_.outputs()) {
+      const ValueId value = builder_.canonical(builder_.on_device(values_.at(output.node().get())));
+      const ValueId result = builder_.in_type(value, DType::kF32);
+      builder_.tensor(result);
+      builder_.plan().outputs.push_back(result);
     }
-    return probabilities_;
   }
 
-  void append_objective() {
-    if (output_masks_.contains(output_)) {
-      raise<Unavailable>(
-          "the output of {} has a mask, which losses and metrics do not take into account: end the model in "
-          "a layer that uses the mask up (a recurrent layer without return_sequences, "
-          "GlobalAveragePooling1D, Flatten)",
-          output_->layer->title());
+  // The order of the sums is that of Objectives.
+  void append_objectives() {
+    const bool splits = request_.objective->splits_loss();
+    for (Head& head : heads_) {
+      if (output_masks_.contains(head.node)) {
+        raise<Unavailable>(
+            "the output of {} has a mask, which losses and metrics do not take into account: end the model "
+            "in "
+            "a layer that uses the mask up (a recurrent layer without return_sequences, "
+            "GlobalAveragePooling1D, Flatten)",
+            head.node->layer->title());
+      }
+      head.logits = takes_logits(*head.node);
+      const ValueId last = builder_.on_device(values_.at(head.node));
+      head.prediction = builder_.in_type(builder_.canonical(last), DType::kF32);
+      add_label(head);
     }
-    const bool logits = takes_logits(*output_);
-    const ValueId last = builder_.on_device(values_.at(output_));
-    const ValueId prediction = builder_.in_type(builder_.canonical(last), DType::kF32);
-    append_loss(prediction, logits);
+    if (splits) {
+      builder_.add_step({.name = "no penalties yet",
+                         .reads = {},
+                         .writes = {},
+                         .run = [sums = request_.sums](const Execution& on) {
+                           on.stream.fill_zero(*sums, sizeof(double));
+                         }});
+    }
+    size_t index = splits ? 1 : 0;
+    for (const Head& head : heads_) {
+      if (head.objective->has_loss) append_loss(head, index++);
+    }
     builder_.append_penalties(request_.sums);
-    size_t index = 1;
-    for (const NamedMetric& metric : objective()->metrics) {
-      append_metric(metric, prediction, logits, index);
-      index += static_cast<size_t>(metric.sums());
+    for (Head& head : heads_) {
+      for (const NamedMetric& metric : head.objective->metrics) {
+        append_metric(metric, head, index);
+        index += static_cast<size_t>(metric.sums());
+      }
+      if (head.objective->counts_weights()) append_metric(sum_of_weights(), head, index++);
     }
+    RONDO_CHECK(index == request_.objective->sum_count());
   }
 
-  void append_loss(ValueId prediction, bool logits) {
-    auto& kernel = builder_.own(builder_.backend().loss({.loss = objective()->loss,
-                                                         .prediction = builder_.desc(prediction),
-                                                         .from_logits = logits || objective()->from_logits,
-                                                         .label_smoothing = objective()->label_smoothing,
-                                                         .delta = objective()->delta,
-                                                         .sum_positions = objective()->sum}));
-    builder_.plan().label = builder_.add_external(kernel.label(), "label");
-    const ValueId label = builder_.plan().label;
-    const TensorDesc by_row{.shape = Shape{builder_.plan().rows}, .dtype = DType::kF32};
-    builder_.plan().weights = builder_.add_external(by_row, "sample weights");
-    const Tensor& weights = builder_.tensor(builder_.plan().weights);
+  static NamedMetric sum_of_weights() {
+    return {.name = "sum of weights", .metric = Metric::kOnes, .weighted = true};
+  }
+
+  void add_label(Head& head) {
+    TensorDesc label = builder_.desc(head.prediction);
+    if (head.objective->loss == Loss::kSparseCategoricalCrossentropy) {
+      const auto extents = label.shape.extents();
+      label = {.shape = Shape(extents.first(extents.size() - 1)), .dtype = DType::kI32};
+    }
+    Plan& plan = builder_.plan();
+    head.label = builder_.add_external(label, "label");
+    head.weights = builder_.add_external({.shape = Shape{plan.rows}, .dtype = DType::kF32}, "sample weights");
+    plan.labels.push_back(head.label);
+    plan.weights.push_back(head.weights);
+  }
+
+  void append_loss(const Head& head, size_t index) {
+    const Objective& objective = *head.objective;
+    auto& kernel = builder_.own(builder_.backend().loss({.loss = objective.loss,
+                                                         .prediction = builder_.desc(head.prediction),
+                                                         .from_logits = head.logits || objective.from_logits,
+                                                         .label_smoothing = objective.label_smoothing,
+                                                         .delta = objective.delta,
+                                                         .sum_positions = objective.sum,
+                                                         .gradient_scale = objective.weight}));
     std::vector<ValueId> writes;
     const Tensor* grad = &kEmpty;
-    if (builder_.needs_gradient(prediction)) {
-      const ValueId gradient = builder_.add_value(builder_.desc(prediction), "loss gradient");
-      builder_.add_gradient(prediction, {gradient, true});
+    if (builder_.needs_gradient(head.prediction)) {
+      const ValueId gradient = builder_.add_value(builder_.desc(head.prediction), "loss gradient");
+      builder_.add_gradient(head.prediction, {gradient, true});
       grad = &builder_.tensor(gradient);
       writes.push_back(gradient);
     }
-    const Tensor& in = builder_.tensor(prediction);
-    const Tensor& want = builder_.tensor(label);
-    builder_.add_step({.name = "loss",
-                       .kernel = &kernel,
-                       .reads = {prediction, label, builder_.plan().weights},
-                       .writes = writes,
-                       .run = [&kernel, &in, &want, &weights, sums = request_.sums, grad](
-                                  const Execution& on) { kernel.run(on, in, want, *sums, *grad, weights); }});
+    const Tensor& in = builder_.tensor(head.prediction);
+    const Tensor& want = builder_.tensor(head.label);
+    const Tensor& weights = builder_.tensor(head.weights);
+    builder_.add_step(
+        {.name = "loss",
+         .kernel = &kernel,
+         .reads = {head.prediction, head.label, head.weights},
+         .writes = writes,
+         .run = [&kernel, &in, &want, &weights, sums = request_.sums, index, grad](const Execution& on) {
+           kernel.run(on, in, want, *sums + index, *grad, weights);
+         }});
   }
 
-  void append_metric(const NamedMetric& metric, ValueId prediction, bool logits, size_t index) {
-    if (metric.loss) return append_loss_metric(metric, prediction, logits, index);
-    const bool sigmoid = logits && output_->layer->output_activation() == ActivationKind::kSigmoid;
+  // Some metrics need the probabilities that the loss does without.
+  ValueId probabilities(Head& head) {
+    if (!head.logits) return head.prediction;
+    if (head.probabilities < 0) {
+      const ActivationKind last = head.node->layer->output_activation();
+      head.probabilities = append_activation_copy(builder_, head.prediction, last, "metrics");
+    }
+    return head.probabilities;
+  }
+
+  void append_metric(const NamedMetric& metric, Head& head, size_t index) {
+    if (metric.loss) return append_loss_metric(metric, head, index);
+    const bool sigmoid = head.logits && head.node->layer->output_activation() == ActivationKind::kSigmoid;
     const bool by_rank = metric.metric == Metric::kCategoricalAccuracy ||
                          metric.metric == Metric::kSparseCategoricalAccuracy ||
                          metric.metric == Metric::kTopKCategoricalAccuracy ||
-                         metric.metric == Metric::kSparseTopKCategoricalAccuracy;
+                         metric.metric == Metric::kSparseTopKCategoricalAccuracy ||
+                         metric.metric == Metric::kOnes;
     const bool on_logits = by_rank || (metric.metric == Metric::kBinaryAccuracy && sigmoid);
-    const ValueId from = on_logits ? prediction : probabilities(prediction, logits);
+    const ValueId from = on_logits ? head.prediction : probabilities(head);
     auto& kernel = builder_.own(builder_.backend().metric({.metric = metric.metric,
                                                            .prediction = builder_.desc(from),
-                                                           .from_logits = sigmoid && from == prediction,
+                                                           .from_logits = sigmoid && from == head.prediction,
                                                            .threshold = metric.threshold,
                                                            .k = metric.k,
                                                            .thresholds = metric.thresholds}));
-    const ValueId label = builder_.plan().label;
-    const Tensor& in = builder_.tensor(from);
-    const Tensor& want = builder_.tensor(label);
-    builder_.add_step({.name = "metric " + metric.name,
-                       .kernel = &kernel,
-                       .reads = {from, label},
-                       .writes = {},
-                       .run = [&kernel, &in, &want, sums = request_.sums, index](const Execution& on) {
-                         kernel.run(on, in, want, *sums + index);
-                       }});
+    add_metric_step(metric, kernel, head, from,
+                    [&kernel, sums = request_.sums, index](const Execution& on, const Tensor& in,
+                                                           const Tensor& want, const Tensor& weights) {
+                      kernel.run(on, in, want, *sums + index, weights);
+                    });
   }
 
   // A crossentropy that takes logits takes the loss's, other losses probabilities.
-  void append_loss_metric(const NamedMetric& metric, ValueId prediction, bool logits, size_t index) {
-    const bool same = logits && (*metric.loss == Loss::kBinaryCrossentropy) ==
-                                    (output_->layer->output_activation() == ActivationKind::kSigmoid);
+  void append_loss_metric(const NamedMetric& metric, Head& head, size_t index) {
+    const bool same = head.logits && (*metric.loss == Loss::kBinaryCrossentropy) ==
+                                         (head.node->layer->output_activation() == ActivationKind::kSigmoid);
     const bool on_logits = same && (*metric.loss == Loss::kBinaryCrossentropy ||
                                     *metric.loss == Loss::kCategoricalCrossentropy ||
                                     *metric.loss == Loss::kSparseCategoricalCrossentropy);
-    const ValueId from = on_logits ? prediction : probabilities(prediction, logits);
+    const ValueId from = on_logits ? head.prediction : probabilities(head);
     auto& kernel = builder_.own(builder_.backend().loss(
         {.loss = *metric.loss, .prediction = builder_.desc(from), .from_logits = on_logits}));
-    const ValueId label = builder_.plan().label;
+    add_metric_step(metric, kernel, head, from,
+                    [&kernel, sums = request_.sums, index](const Execution& on, const Tensor& in,
+                                                           const Tensor& want, const Tensor& weights) {
+                      kernel.run(on, in, want, *sums + index, kEmpty, weights);
+                    });
+  }
+
+  template <class Run>
+  void add_metric_step(const NamedMetric& metric, const Kernel& kernel, const Head& head, ValueId from,
+                       const Run& run) {
     const Tensor& in = builder_.tensor(from);
-    const Tensor& want = builder_.tensor(label);
-    builder_.add_step({.name = "metric " + metric.name,
-                       .kernel = &kernel,
-                       .reads = {from, label},
-                       .writes = {},
-                       .run = [&kernel, &in, &want, sums = request_.sums, index](const Execution& on) {
-                         kernel.run(on, in, want, *sums + index, kEmpty);
-                       }});
+    const Tensor& want = builder_.tensor(head.label);
+    const Tensor& weights = metric.weighted ? builder_.tensor(head.weights) : kEmpty;
+    builder_.add_step(
+        {.name = "metric " + metric.name,
+         .kernel = &kernel,
+         .reads = {from, head.label, head.weights},
+         .writes = {},
+         .run = [run, &in, &want, &weights](const Execution& on) { run(on, in, want, weights); }});
   }
 
   inline static const Tensor kEmpty{};
@@ -300,13 +359,12 @@ class GraphCompiler {
   const Graph& graph_;
   const PlanRequest& request_;
   PlanBuilder builder_;
-  const Node* output_ = nullptr;  // what the objective is about
-  bool has_masks_ = false;        // some layer makes a mask
+  std::vector<Head> heads_;  // empty: for prediction
+  bool has_masks_ = false;   // some layer makes a mask
   std::unordered_map<const Node*, ValueId> values_;
   std::unordered_map<const Node*, ValueId> output_masks_;  // of the calls whose result has a mask
   std::unordered_map<const Node*, bool> fused_;            // activation calls that an earlier kernel does
   std::unordered_map<const Node*, const Node*> waiting_;   // by sum: the call whose kernel does it
-  ValueId probabilities_ = -1;
 };
 
 [[noreturn]] void raise_too_few(const Graph& graph, std::span<KernelBackend* const> backends) {

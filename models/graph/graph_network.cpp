@@ -33,9 +33,7 @@ GraphNetwork::GraphNetwork(const Graph& graph, KernelBackend& backend, NetworkOp
   backends_.insert(backends_.end(), options_.others.begin(), options_.others.end());
   require(options_.nominal_rows > 0, "a network needs a positive nominal number of rows, got {}",
           options_.nominal_rows);
-  if (options_.objective) {
-    for (const NamedMetric& metric : options_.objective->metrics) metric_names_.push_back(metric.name);
-  }
+  if (options_.objective) metric_names_ = options_.objective->value_names();
   const auto devices = static_cast<size_t>(graph.devices());
   if (devices > 1 && devices <= backends_.size()) {
     lanes_ = make_lanes(std::span(backends_).first(devices));
@@ -57,8 +55,10 @@ const ParameterList& GraphNetwork::parameters() {
   return graph_.parameters();
 }
 
-Shape GraphNetwork::output_shape() const {
-  return graph_.outputs().front().shape();
+std::vector<Shape> GraphNetwork::output_shapes() const {
+  std::vector<Shape> shapes;
+  for (const SymbolicTensor& output : graph_.outputs()) shapes.push_back(output.shape());
+  return shapes;
 }
 
 Plan& GraphNetwork::get_plan(int64_t rows, Purpose purpose) {
@@ -163,22 +163,9 @@ void GraphNetwork::run_forward(const Plan& plan, const Execution& on) {
   plan.run_forward(on);
 }
 
-size_t GraphNetwork::sum_count() {
-  int64_t count = 1;
-  if (options_.objective) {
-    for (const NamedMetric& metric : options_.objective->metrics) count += metric.sums();
-  }
-  return static_cast<size_t>(count);
-}
-
 void GraphNetwork::values_of(std::span<const double> sums, double rows, std::span<double> values) {
-  values[0] = sums[0] / rows;
-  size_t at = 1;
-  for (size_t i = 1; i < values.size(); ++i) {
-    const NamedMetric& metric = options_.objective->metrics[i - 1];
-    values[i] = metric.of(sums.subspan(at, static_cast<size_t>(metric.sums())), rows);
-    at += static_cast<size_t>(metric.sums());
-  }
+  RONDO_CHECK(options_.objective.has_value());
+  options_.objective->values_of(sums, rows, values);
 }
 
 void GraphNetwork::prepare(int64_t rows, Mode mode) {
@@ -212,20 +199,41 @@ void GraphNetwork::set_inputs(Plan& plan, const Batch& batch) const {
   }
 }
 
+void GraphNetwork::set_label(Plan& plan, const Batch& batch, size_t index) const {
+  const std::string_view of =
+      graph_.outputs()[options_.objective->outputs[index].output].node()->layer->name();
+  const TensorDesc& wanted = plan.values[static_cast<size_t>(plan.labels[index])].tensor.desc;
+  const Tensor& label = batch.labels[index];
+  if (label.desc.dtype != wanted.dtype || label.desc.elements() != wanted.elements()) {
+    raise<InvalidArgument>("the loss of {} wants labels {} {}, the batch has {} {}", of,
+                           dtype_name(wanted.dtype), wanted.shape.text(), dtype_name(label.desc.dtype),
+                           label.desc.shape.text());
+  }
+  plan.set_external(plan.labels[index], label.data);
+  const Tensor weights = index < batch.weights.size() ? batch.weights[index] : Tensor{};
+  TensorDesc& planned = plan.values[static_cast<size_t>(plan.weights[index])].tensor.desc;
+  plan.set_external(plan.weights[index], weights.data);
+  planned.shape = weights ? weights.desc.shape : Shape{plan.rows};
+  // Rows, or a leading part of the axes in which a row's predictions lie.
+  const auto given = planned.shape.extents();
+  const auto most = wanted.shape.extents().first(
+      static_cast<size_t>(wanted.shape.rank() - (wanted.dtype == DType::kI32 ? 0 : 1)));
+  if (given.size() > most.size() || !std::equal(given.begin(), given.end(), most.begin())) {
+    raise<InvalidArgument>("the weights of {}'s losses have shape {}; it must be {} or a leading part of it",
+                           of, planned.shape.text(), Shape(most).text());
+  }
+}
+
 void GraphNetwork::forward(const Execution& on, const Batch& batch, Mode mode, std::span<double> sums) {
   require(options_.objective.has_value(), "the model has no loss: compile it before training or evaluation");
   Plan& plan =
       plan_for(on.stream, batch.rows, mode == Mode::kTraining ? Purpose::kTrain : Purpose::kEvaluate);
   set_inputs(plan, batch);
-  const TensorDesc& label = plan.values[static_cast<size_t>(plan.label)].tensor.desc;
-  if (batch.label.desc.dtype != label.dtype || batch.label.desc.elements() != label.elements()) {
-    raise<InvalidArgument>("the loss wants labels {} {}, the batch has {} {}", dtype_name(label.dtype),
-                           label.shape.text(), dtype_name(batch.label.desc.dtype),
-                           batch.label.desc.shape.text());
-  }
+  require(batch.labels.size() == plan.labels.size(),
+          "{} outputs of the model are trained or measured, the batch has {} labels", plan.labels.size(),
+          batch.labels.size());
+  for (size_t i = 0; i < plan.labels.size(); ++i) set_label(plan, batch, i);
   RONDO_CHECK(sums.size() == sum_count());
-  plan.set_external(plan.label, batch.label.data);
-  plan.set_external(plan.weights, batch.weights.data);
   sums_ = sums.data();
   run_forward(plan, {.stream = on.stream, .scratch = scratch_.data(), .state = on.state});
   pending_ = mode == Mode::kTraining ? &plan : nullptr;
@@ -243,14 +251,18 @@ void GraphNetwork::constrain(const Execution& on) {
   if (constraints_) constraints_->run(on);
 }
 
-void GraphNetwork::predict(const Execution& on, const Batch& batch, std::span<float> out) {
+void GraphNetwork::predict(const Execution& on, const Batch& batch,
+                           std::span<const std::span<float>> outputs) {
   pending_ = nullptr;
   Plan& plan = plan_for(on.stream, batch.rows, Purpose::kPredict);
   set_inputs(plan, batch);
   run_forward(plan, {.stream = on.stream, .scratch = scratch_.data(), .state = on.state});
-  const Tensor& result = plan.values[static_cast<size_t>(plan.output)].tensor;
-  RONDO_CHECK(static_cast<int64_t>(out.size()) == result.desc.elements());
-  on.stream.copy(out.data(), result.data, result.bytes());
+  RONDO_CHECK(outputs.size() == plan.outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& result = plan.values[static_cast<size_t>(plan.outputs[i])].tensor;
+    RONDO_CHECK(static_cast<int64_t>(outputs[i].size()) == result.desc.elements());
+    on.stream.copy(outputs[i].data(), result.data, result.bytes());
+  }
 }
 
 void allocate_gradients(Network& network, Device& device) {

@@ -28,9 +28,9 @@ struct NetworkOptions {
   // The sub-batch for which kernels choose the layouts of weights that no device holds yet: the same on all
   // ranks.
   int64_t nominal_rows = 32;
-  std::optional<Objective> objective = std::nullopt;  // absent: prediction only
-  bool reuse_memory = true;                           // false: no two values share memory, for diagnosis
-  Precision precision = Precision::kF32;              // weights are float32 in any
+  std::optional<Objectives> objective = std::nullopt;  // absent: prediction only
+  bool reuse_memory = true;                            // false: no two values share memory, for diagnosis
+  Precision precision = Precision::kF32;               // weights are float32 in any
   // Of the rank's devices behind the first, for graphs that are placed on them; they outlive the network.
   std::vector<KernelBackend*> others = {};
 };
@@ -46,17 +46,18 @@ class GraphNetwork final : public Network {
 
   const ParameterList& parameters() override;
   const std::vector<std::string>& metric_names() override { return metric_names_; }
-  size_t sum_count() override;
+  size_t sum_count() override { return options_.objective ? options_.objective->sum_count() : 1; }
+  size_t loss_count() override { return options_.objective ? options_.objective->loss_count() : 1; }
   void values_of(std::span<const double> sums, double rows, std::span<double> values) override;
-  bool sums_loss() override { return options_.objective && options_.objective->sum; }
+  bool sums_loss() override { return options_.objective && options_.objective->sums_loss(); }
   void prepare(int64_t rows, Mode mode) override;
   void forward(const Execution& on, const Batch& batch, Mode mode, std::span<double> sums) override;
   void backward(const Execution& on, GradSink& sink) override;
   // Nothing for a network on several devices: its steps are queued one by one.
   std::optional<std::vector<Buffer>> replay_memory() override;
   void constrain(const Execution& on) override;
-  void predict(const Execution& on, const Batch& batch, std::span<float> out) override;
-  Shape output_shape() const override;
+  void predict(const Execution& on, const Batch& batch, std::span<const std::span<float>> outputs) override;
+  std::vector<Shape> output_shapes() const override;
 
   KernelBackend& backend() const { return *backends_.front(); }
   // For programs without a stream of their own.
@@ -78,6 +79,7 @@ class GraphNetwork final : public Network {
   // What to do when the device has too little memory for this plan: ". About 60 rows ..."
   std::string what_would_fit(PlanRequest request);
   void set_inputs(Plan& plan, const Batch& batch) const;
+  void set_label(Plan& plan, const Batch& batch, size_t index) const;
 
   const Graph& graph_;
   std::vector<KernelBackend*> backends_;

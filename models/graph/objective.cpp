@@ -1,7 +1,10 @@
 #include "models/graph/objective.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+
+#include "runtime/base/error.h"
 
 namespace rondo {
 namespace {
@@ -53,7 +56,7 @@ double pr_area(std::span<const double> histograms) {
 }  // namespace
 
 double NamedMetric::of(std::span<const double> sums_of_rows, double rows) const {
-  if (rows == 0.0) return std::numeric_limits<double>::quiet_NaN();
+  if (rows == 0.0) return weighted ? 0.0 : std::numeric_limits<double>::quiet_NaN();
   switch (value) {
     case MetricValue::kMean:
       break;
@@ -71,6 +74,64 @@ double NamedMetric::of(std::span<const double> sums_of_rows, double rows) const 
       return pr_area(sums_of_rows);
   }
   return sums_of_rows[0] / rows;
+}
+
+bool Objective::counts_weights() const {
+  return std::any_of(metrics.begin(), metrics.end(), [](const NamedMetric& m) { return m.weighted; });
+}
+
+bool Objectives::splits_loss() const {
+  return outputs.size() != 1 || !loss_names.empty() || outputs[0].weight != 1.0;
+}
+
+size_t Objectives::loss_count() const {
+  if (!splits_loss()) return 1;
+  return 1 + static_cast<size_t>(std::count_if(outputs.begin(), outputs.end(),
+                                               [](const Objective& o) { return o.has_loss; }));
+}
+
+size_t Objectives::sum_count() const {
+  auto count = static_cast<int64_t>(loss_count());
+  for (const Objective& output : outputs) {
+    for (const NamedMetric& metric : output.metrics) count += metric.sums();
+    if (output.counts_weights()) ++count;
+  }
+  return static_cast<size_t>(count);
+}
+
+bool Objectives::sums_loss() const {
+  return std::any_of(outputs.begin(), outputs.end(), [](const Objective& o) { return o.has_loss && o.sum; });
+}
+
+std::vector<std::string> Objectives::value_names() const {
+  std::vector<std::string> names = loss_names;
+  for (const Objective& output : outputs) {
+    for (const NamedMetric& metric : output.metrics) names.push_back(metric.name);
+  }
+  return names;
+}
+
+void Objectives::values_of(std::span<const double> sums, double rows, std::span<double> values) const {
+  double loss = sums[0];
+  size_t next = 1, value = 1;
+  for (const Objective& output : outputs) {
+    if (!splits_loss() || !output.has_loss) continue;
+    const double own = sums[next++];
+    loss += output.weight * own;
+    if (!loss_names.empty()) values[value++] = own / rows;
+  }
+  values[0] = loss / rows;
+  for (const Objective& output : outputs) {
+    size_t weights = next;  // where the sum of the weights is
+    for (const NamedMetric& metric : output.metrics) weights += static_cast<size_t>(metric.sums());
+    for (const NamedMetric& metric : output.metrics) {
+      const auto count = static_cast<size_t>(metric.sums());
+      values[value++] = metric.of(sums.subspan(next, count), metric.weighted ? sums[weights] : rows);
+      next += count;
+    }
+    if (output.counts_weights()) ++next;
+  }
+  RONDO_CHECK(value == values.size() && next == sums.size());
 }
 
 }  // namespace rondo

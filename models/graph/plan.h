@@ -65,10 +65,10 @@ struct Plan {
   std::vector<PlanStep> forward;
   std::vector<PlanStep> backward;
   std::vector<ValueId> inputs;
-  ValueId label = -1;
-  ValueId weights = -1;     // of the rows' losses; without memory: all 1
-  ValueId output = -1;      // canonical; in plans for prediction
-  int64_t arena_bytes = 0;  // of device 0, as the next
+  std::vector<ValueId> labels;   // of the outputs that have an objective
+  std::vector<ValueId> weights;  // ... and of their losses; without memory: all 1
+  std::vector<ValueId> outputs;  // canonical; in plans for prediction
+  int64_t arena_bytes = 0;       // of device 0, as the next
   int64_t scratch_bytes = 0;
   std::vector<PlanMemory> others;              // of device 1, 2, ...; empty where every step runs on device 0
   std::deque<PlanReplica> replicas;            // steps keep references to their parameters

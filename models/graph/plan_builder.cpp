@@ -315,6 +315,7 @@ void PlanBuilder::add_activity_penalty(ValueId result, const Regularizer& regula
   tensor(value);
   const PenaltySpec spec{.weights = desc(value), .rows = 1, .l1 = regularizer.l1, .l2 = regularizer.l2};
   state(value).kept = true;
+  state(result).penalized = true;
   activity_penalties_.emplace_back(value, spec);
   on_backward(result, [this, value, spec](Gradient) {
     PenaltyKernel& kernel = own(backend().penalty(spec));
@@ -441,12 +442,38 @@ void PlanBuilder::emit_backward() {
     device_ = entry->device;
     add_arrivals(entry->out);
     const Gradient gradient = state(entry->out).gradient;
-    if (gradient) entry->emit(gradient);
+    // A penalty on a result has a gradient where no loss depends on it, too.
+    if (gradient || state(entry->out).penalized) entry->emit(gradient);
   }
   device_ = 0;
   finish_spread_weights(-1);
-  for (const auto& [parameter, use] : uses_) {
-    if (use.uses != 0) raise<InternalError>("the plan makes no final gradient of {}", parameter->name);
+  finish_gradients();
+}
+
+// Of weights that some call uses on which no loss depends. Where none of the others has written a gradient,
+// it is zero.
+void PlanBuilder::finish_gradients() {
+  std::vector<std::pair<Parameter*, WeightUse*>> open;
+  for (auto& [parameter, use] : uses_) {
+    if (use.uses != 0) open.emplace_back(parameter, &use);
+  }
+  std::sort(open.begin(), open.end(),
+            [](const auto& a, const auto& b) { return a.first->name < b.first->name; });
+  for (const auto& [parameter, use] : open) {
+    const Tensor& gradient = parameter->grad;
+    const bool written = use->written || !use->parts.empty();
+    add_step({.name = parameter->name + (written ? ": all gradients" : ": no gradient"),
+              .reads = {},
+              .writes = {},
+              .run = [&gradient, written](const Execution& on) {
+                if (!written) on.stream.fill_zero(gradient.data, gradient.bytes());
+              }});
+    if (!use->parts.empty()) {
+      finish_spread_weight(*parameter, *use);
+      continue;
+    }
+    append_penalty_gradient(*parameter);
+    plan_->backward.back().ready.push_back(parameter);
   }
 }
 
@@ -477,11 +504,11 @@ void PlanBuilder::find_lifetimes() {
     place.first = 0;
     place.last = now;
   }
-  if (plan_->output >= 0) touch(plan_->output);
+  for (const ValueId output : plan_->outputs) touch(output);
 }
 
 std::unique_ptr<Plan> PlanBuilder::finish() {
-  if (training() && plan_->label >= 0) emit_backward();
+  if (training() && !plan_->labels.empty()) emit_backward();
   std::vector<PlanStep> front;
   copy_replicas(front);
   for (int d = 0; d < static_cast<int>(backends_.size()); ++d) round_weights(d, front);

@@ -153,6 +153,7 @@ class PlanBuilder {
   struct ValueState {
     bool needs_gradient = false;
     bool kept = false;
+    bool penalized = false;  // itself, by add_activity_penalty
     bool sent = false;       // another device may be copying it: it stays as it is
     int reads = 0;           // calls that will still read it
     ValueId flat_of = -1;    // a flattened value that nobody needed in memory yet
@@ -195,6 +196,7 @@ class PlanBuilder {
   void append_penalty_gradient(Parameter& parameter);
   void round_weights(int device, std::vector<PlanStep>& front);
   void emit_backward();
+  void finish_gradients();
   void find_lifetimes();
 
   // --- several devices: plan_devices.cpp

@@ -13,8 +13,10 @@ namespace rondo::keras {
 
 struct TrainingConfig {
   OptimizerConfig optimizer = RMSprop{};
-  LossConfig loss = {};
-  std::vector<MetricConfig> metrics = {};  // files keep their names
+  OutputLosses loss = {};
+  LossWeights loss_weights = {};
+  OutputMetrics metrics = {};  // files keep the names of metrics
+  OutputMetrics weighted_metrics = {};
 };
 
 // The attribute training_config of .h5 files.
@@ -23,8 +25,8 @@ ConfigValue training_config(const TrainingConfig& training, KerasDialect dialect
 ConfigValue compile_config(const TrainingConfig& training);
 
 // Reads training_config of .h5 files and compile_config of .keras archives, in the dialects of Keras 2.2 up
-// to 3. Throws FileError for what has no counterpart here: other optimizers, losses with settings of their
-// own, several losses, weighted metrics.
+// to 3; losses, their weights and metrics also as lists over the outputs and by their names. Throws FileError
+// for what has no counterpart here: other optimizers, losses with settings of their own.
 TrainingConfig training_from(const ConfigView& view);
 
 }  // namespace rondo::keras

@@ -1,11 +1,13 @@
 #include "models/losses/losses.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <set>
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/data/source.h"
 
 namespace rondo {
 namespace {
@@ -138,14 +140,9 @@ NamedMetric make_metric(const MetricConfig& config, Loss loss, const Shape& outp
 }
 
 // As Keras: "auc", "auc_1", ...
-void make_unique_names(std::vector<NamedMetric>& metrics) {
-  std::set<std::string> taken{"loss"};
-  for (NamedMetric& metric : metrics) {
-    const std::string name = metric.name;
-    for (int again = 1; !taken.insert(metric.name).second; ++again) {
-      metric.name = fmt::format("{}_{}", name, again);
-    }
-  }
+void make_unique(std::string& name, std::set<std::string>& taken) {
+  const std::string given = name;
+  for (int again = 1; !taken.insert(name).second; ++again) name = fmt::format("{}_{}", given, again);
 }
 
 void check_numbers(const LossConfig& config, Loss loss) {
@@ -183,44 +180,180 @@ std::string_view loss_name(Loss loss) {
   raise<InternalError>("unknown loss {}", static_cast<int>(loss));
 }
 
-Objective make_objective(const LossConfig& loss, const std::vector<MetricConfig>& metrics,
-                         const Shape& output) {
+namespace {
+
+void add_metrics(Objective& objective, const std::vector<MetricConfig>& metrics, bool weighted,
+                 const Shape& output) {
+  for (const MetricConfig& config : metrics) {
+    NamedMetric metric = make_metric(config, objective.loss, output);
+    const bool classes = takes_classes(metric);
+    require(classes == sparse(objective.loss),
+            "metric \"{}\" takes {}, but {} takes {}; choose a metric or a loss that takes the same",
+            config.metric, classes ? "class numbers" : "labels of the output's shape",
+            objective.has_loss ? fmt::format("loss \"{}\"", loss_name(objective.loss)) : "another metric",
+            classes ? "labels of the output's shape" : "class numbers");
+    metric.weighted = weighted;
+    objective.metrics.push_back(std::move(metric));
+  }
+}
+
+Objective loss_objective(const LossConfig& loss) {
   Objective objective{.loss = loss_by_name(loss.name)};
   check_numbers(loss, objective.loss);
   objective.from_logits = loss.from_logits;
   objective.label_smoothing = static_cast<float>(loss.label_smoothing);
   objective.delta = static_cast<float>(loss.delta);
   objective.sum = loss.reduction == Reduction::kSum;
-  for (const MetricConfig& config : metrics) {
-    NamedMetric metric = make_metric(config, objective.loss, output);
-    const bool classes = takes_classes(metric);
-    require(classes == sparse(objective.loss),
-            "metric \"{}\" takes {}, but loss \"{}\" takes {}; choose a metric or a loss that takes the same",
-            config.metric, classes ? "class numbers" : "labels of the output's shape", loss.name,
-            classes ? "labels of the output's shape" : "class numbers");
-    objective.metrics.push_back(std::move(metric));
-  }
-  make_unique_names(objective.metrics);
   return objective;
 }
 
-void check_labels(const Objective& objective, const Shape& output, const Shape& label_shape,
-                  DType label_dtype, std::string_view data) {
+// A loss that takes such labels as an output's metrics do, where it has none of its own.
+Loss loss_of_metrics(const std::vector<MetricConfig>& metrics, const Shape& output) {
+  for (const MetricConfig& config : metrics) {
+    if (takes_classes(metric_by_name(config.metric, Loss::kMeanSquaredError, output))) {
+      return Loss::kSparseCategoricalCrossentropy;
+    }
+  }
+  return Loss::kMeanSquaredError;
+}
+
+void name_metrics(Objectives& objectives, const std::vector<std::string>& output_names) {
+  std::set<std::string> taken(objectives.loss_names.begin(), objectives.loss_names.end());
+  taken.insert("loss");
+  for (Objective& objective : objectives.outputs) {
+    const std::string prefix = output_names.size() > 1 ? output_names[objective.output] + "_" : "";
+    for (NamedMetric& metric : objective.metrics) {
+      const bool again = metric.weighted && taken.contains(prefix + metric.name);
+      metric.name = prefix + (again ? "weighted_" : "") + metric.name;
+      make_unique(metric.name, taken);
+    }
+  }
+}
+
+std::string list_of(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += fmt::format("{}\"{}\"", out.empty() ? "" : ", ", name);
+  return out;
+}
+
+}  // namespace
+
+Objective make_objective(const LossConfig& loss, const std::vector<MetricConfig>& metrics,
+                         const Shape& output) {
+  Objective objective = loss_objective(loss);
+  add_metrics(objective, metrics, false, output);
+  std::set<std::string> taken{"loss"};
+  for (NamedMetric& metric : objective.metrics) make_unique(metric.name, taken);
+  return objective;
+}
+
+template <class T>
+std::vector<std::optional<T>> of_outputs(const PerOutput<T>& said, const std::vector<std::string>& names,
+                                         std::string_view what) {
+  if (const T* all = std::get_if<T>(&said)) return std::vector<std::optional<T>>(names.size(), *all);
+  std::vector<std::optional<T>> each(names.size());
+  if (const auto* in_order = std::get_if<std::vector<T>>(&said)) {
+    require(in_order->size() == names.size(), "{} is a list for {} outputs; the model has {}: {}", what,
+            in_order->size(), names.size(), list_of(names));
+    std::copy(in_order->begin(), in_order->end(), each.begin());
+    return each;
+  }
+  for (const auto& [name, value] : std::get<std::map<std::string, T>>(said)) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    require(found != names.end(), "{} is given for an output \"{}\"; the model's outputs are {}", what, name,
+            list_of(names));
+    each[static_cast<size_t>(found - names.begin())] = value;
+  }
+  return each;
+}
+
+template std::vector<std::optional<LossConfig>> of_outputs(const PerOutput<LossConfig>&,
+                                                           const std::vector<std::string>&, std::string_view);
+template std::vector<std::optional<OutputMetrics::List>> of_outputs(const PerOutput<OutputMetrics::List>&,
+                                                                    const std::vector<std::string>&,
+                                                                    std::string_view);
+template std::vector<std::optional<double>> of_outputs(const PerOutput<double>&,
+                                                       const std::vector<std::string>&, std::string_view);
+template std::vector<std::optional<SampleWeights::List>> of_outputs(const PerOutput<SampleWeights::List>&,
+                                                                    const std::vector<std::string>&,
+                                                                    std::string_view);
+
+Objectives make_objectives(const ObjectiveRequest& request, const std::vector<Shape>& outputs,
+                           const std::vector<std::string>& output_names) {
+  const auto losses = of_outputs(request.loss.value(), output_names, "loss");
+  const auto weights = of_outputs(request.loss_weights.value(), output_names, "loss_weights");
+  const auto metrics = of_outputs(request.metrics.value(), output_names, "metrics");
+  const auto weighted = of_outputs(request.weighted_metrics.value(), output_names, "weighted_metrics");
+  Objectives all{std::vector<Objective>()};
+  const bool several = outputs.size() > 1;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const bool has_loss = losses[i] && !losses[i]->name.empty();
+    std::vector<MetricConfig> measured = metrics[i].value_or(OutputMetrics::List{});
+    const std::vector<MetricConfig> by_weight = weighted[i].value_or(OutputMetrics::List{});
+    if (!has_loss && measured.empty() && by_weight.empty()) continue;
+    try {
+      Objective objective = has_loss ? loss_objective(*losses[i]) : Objective{};
+      objective.output = i;
+      objective.has_loss = has_loss;
+      objective.weight = weights[i].value_or(1.0);
+      require(std::isfinite(objective.weight), "loss_weights has {}; weights must be finite",
+              objective.weight);
+      if (!has_loss) {
+        std::vector<MetricConfig> both = measured;
+        both.insert(both.end(), by_weight.begin(), by_weight.end());
+        objective.loss = loss_of_metrics(both, outputs[i]);
+      }
+      add_metrics(objective, measured, false, outputs[i]);
+      add_metrics(objective, by_weight, true, outputs[i]);
+      all.outputs.push_back(std::move(objective));
+    } catch (const InvalidArgument& error) {
+      if (!several) throw;
+      raise<InvalidArgument>("output \"{}\": {}", output_names[i], error.what());
+    }
+    if (has_loss && several) all.loss_names.push_back(output_names[i] + "_loss");
+  }
+  const Objective* first = nullptr;
+  for (const Objective& each : all.outputs) {
+    if (!each.has_loss) continue;
+    if (first == nullptr) first = &each;
+    require(each.sum == first->sum,
+            "the losses of outputs \"{}\" and \"{}\" have different reductions; they "
+            "must be alike",
+            output_names[first->output], output_names[each.output]);
+  }
+  require(first != nullptr, "no loss is given; choose one for {}",
+          several ? "at least one of the outputs " + list_of(output_names) : "the model, as \"mse\"");
+  name_metrics(all, output_names);
+  return all;
+}
+
+void check_labels(const Objective& objective, const Shape& output, const SampleField& label,
+                  std::string_view data) {
   const Shape wanted = label_shape_of(objective.loss, output);
   const DType dtype = sparse(objective.loss) ? DType::kI32 : DType::kF32;
   // A class number may have an axis of its own.
-  const bool one_class = sparse(objective.loss) && wanted.rank() == 0 && label_shape == Shape{1};
-  if (label_dtype == dtype && (label_shape == wanted || one_class)) return;
-  std::string_view hint = "";
-  if (sparse(objective.loss) && label_shape == output) {
-    hint = "; categorical_crossentropy takes such labels";
-  } else if (!sparse(objective.loss) && label_dtype == DType::kI32 && last_extent(output) > 1) {
-    hint = "; sparse_categorical_crossentropy takes class numbers";
+  const bool one_class = sparse(objective.loss) && wanted.rank() == 0 && label.shape == Shape{1};
+  if (label.dtype != dtype || (label.shape != wanted && !one_class)) {
+    std::string_view hint = "";
+    if (sparse(objective.loss) && label.shape == output) {
+      hint = "; categorical_crossentropy takes such labels";
+    } else if (!sparse(objective.loss) && label.dtype == DType::kI32 && last_extent(output) > 1) {
+      hint = "; sparse_categorical_crossentropy takes class numbers";
+    }
+    raise<InvalidArgument>("{}: {} {} labels of shape {} per sample, the data has {} of shape {}{}", data,
+                           objective.has_loss ? fmt::format("loss \"{}\" wants", loss_name(objective.loss))
+                                              : std::string("the metrics want"),
+                           dtype_name(dtype), wanted.text(), dtype_name(label.dtype), label.shape.text(),
+                           hint);
   }
-  raise<InvalidArgument>(
-      "{}: loss \"{}\" wants {} labels of shape {} per sample, the data has {} of shape {}{}", data,
-      loss_name(objective.loss), dtype_name(dtype), wanted.text(), dtype_name(label_dtype),
-      label_shape.text(), hint);
+  if (!label.weights) return;
+  const auto positions = output.extents().first(static_cast<size_t>(std::max(output.rank() - 1, 0)));
+  const auto given = label.weights->extents();
+  require(
+      given.size() <= positions.size() && std::equal(given.begin(), given.end(), positions.begin()),
+      "{}: a sample has losses of shape {}, the data has weights of shape {} for them; they must be () or "
+      "leading extents of these",
+      data, Shape(positions).text(), label.weights->text());
 }
 
 }  // namespace rondo

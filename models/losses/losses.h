@@ -1,15 +1,17 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "models/graph/objective.h"
 #include "models/losses/config.h"
-#include "runtime/base/dtype.h"
 #include "runtime/tensor/shape.h"
 
 namespace rondo {
+
+struct SampleField;
 
 // tf.keras' losses by their names and short names: "categorical_crossentropy",
 // "sparse_categorical_crossentropy", "binary_crossentropy", "mean_squared_error" ("mse"),
@@ -32,9 +34,32 @@ std::string_view loss_name(Loss loss);
 Objective make_objective(const LossConfig& loss, const std::vector<MetricConfig>& metrics,
                          const Shape& output);
 
-// Labels of one sample as a loss wants them. Throws InvalidArgument that names the loss, what it wants, what
-// `data` has, and which loss would fit.
-void check_labels(const Objective& objective, const Shape& output, const Shape& label_shape,
-                  DType label_dtype, std::string_view data);
+// What a whole model is compiled with.
+struct ObjectiveRequest {
+  OutputLosses loss;
+  LossWeights loss_weights = {};
+  OutputMetrics metrics = {};
+  OutputMetrics weighted_metrics = {};
+};
+
+// Resolves it for a model with these outputs (shapes of one sample), as tf.keras: outputs without a loss are
+// not trained, and not measured unless they have metrics. Of several outputs, the names of losses and metrics
+// have the output's in front: "main_loss", "main_accuracy". A weighted metric whose name is taken is called
+// "weighted_accuracy", "main_weighted_accuracy". Throws what make_objective throws, with the name of the
+// output in front, and InvalidArgument for lists of another length than the outputs', names of outputs that
+// are not there, no loss at all, weights that are not finite, and losses of different reductions.
+Objectives make_objectives(const ObjectiveRequest& request, const std::vector<Shape>& outputs,
+                           const std::vector<std::string>& output_names);
+
+// Of each output what is said for it: of a list, its place; by name, nothing where it is not named. Throws
+// InvalidArgument for lists of another length, and for names that are not the outputs'; `what` is "loss".
+template <class T>
+std::vector<std::optional<T>> of_outputs(const PerOutput<T>& said, const std::vector<std::string>& names,
+                                         std::string_view what);
+
+// Labels of one sample, and weights of its losses, as an output's objective wants them. Throws
+// InvalidArgument that says what it wants, what `data` has, and which loss would fit.
+void check_labels(const Objective& objective, const Shape& output, const SampleField& label,
+                  std::string_view data);
 
 }  // namespace rondo

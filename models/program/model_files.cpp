@@ -57,6 +57,23 @@ std::string sparse_name(const std::string& name) {
   return name;
 }
 
+// What is said for each output, or for all.
+template <class T, class Outputs, class Change>
+void change_each(Outputs& outputs, const Change& change) {
+  PerOutput<T> said = outputs.value();
+  if (T* all = std::get_if<T>(&said)) {
+    change(*all);
+    outputs = *all;
+  } else if (auto* in_order = std::get_if<std::vector<T>>(&said)) {
+    for (T& each : *in_order) change(each);
+    outputs = *in_order;
+  } else {
+    auto& by_name = std::get<std::map<std::string, T>>(said);
+    for (auto& [name, each] : by_name) change(each);
+    outputs = by_name;
+  }
+}
+
 }  // namespace
 
 Model make_model(const ProgramOptions& options, const Shape& input_shape, int64_t classes) {
@@ -80,8 +97,12 @@ CompileOptions compile_options(const Model& model, const ProgramOptions& options
       .optimizer = options.optimizer, .loss = "sparse_categorical_crossentropy", .metrics = {"accuracy"}};
   if (of_file != nullptr) {
     compiled = *of_file;
-    compiled.loss.name = sparse_name(compiled.loss.name);
-    for (MetricConfig& metric : compiled.metrics) metric.metric = sparse_name(metric.metric);
+    change_each<LossConfig>(compiled.loss, [](LossConfig& loss) { loss.name = sparse_name(loss.name); });
+    const auto take_classes = [](OutputMetrics::List& metrics) {
+      for (MetricConfig& metric : metrics) metric.metric = sparse_name(metric.metric);
+    };
+    change_each<OutputMetrics::List>(compiled.metrics, take_classes);
+    change_each<OutputMetrics::List>(compiled.weighted_metrics, take_classes);
     std::visit(
         [&](auto& settings) {
           std::visit(

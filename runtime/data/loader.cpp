@@ -70,9 +70,12 @@ class Loader::Impl {
  private:
   struct Slot {
     LoadedBatch batch;
-    Buffer input_memory;
-    Buffer label_memory;
-    Buffer weight_memory;
+    std::vector<Buffer> memory;
+    // Of the row being read.
+    std::vector<std::span<float>> inputs;
+    std::vector<std::span<std::byte>> labels;
+    std::vector<std::span<float>> weights;
+    bool weighted = false;
     std::exception_ptr error;
     bool filled = false;
   };
@@ -84,7 +87,7 @@ class Loader::Impl {
   bool can_take() const { return taken_ < steps_ && taken_ < freed_ + static_cast<int64_t>(slots_.size()); }
   void work();
   void fill(Slot& slot, int64_t number);
-  void read_rows(LoadedBatch& batch);
+  void read_rows(Slot& slot);
 
   const std::shared_ptr<const Source> source_;
   Sampler sampler_;  // changed only between runs, when no reader is active
@@ -144,18 +147,23 @@ void Loader::Impl::stop_workers() {
 void Loader::Impl::make_slots(const LoaderOptions& options) {
   const auto allocate = options.allocate ? options.allocate : allocate_host;
   const int64_t rows = std::max<int64_t>(sampler_.max_rows(), 1);
+  const std::vector<SampleField> inputs = source_->inputs(), labels = source_->labels();
   slots_.resize(static_cast<size_t>(options.slots));
   for (Slot& s : slots_) {
-    s.input_memory = allocate(rows * source_->input_elements() * dtype_size(DType::kF32));
-    s.label_memory = allocate(rows * source_->label_bytes());
-    s.batch.input = {.desc = {.shape = source_->input_shape().batched(rows), .dtype = DType::kF32},
-                     .data = s.input_memory.data()};
-    s.batch.labels = {
-        .desc = {.shape = source_->label_shape().batched(rows), .dtype = source_->label_dtype()},
-        .data = s.label_memory.data()};
-    if (!source_->weighted()) continue;
-    s.weight_memory = allocate(rows * dtype_size(DType::kF32));
-    s.batch.weights = {.desc = {.shape = Shape{rows}, .dtype = DType::kF32}, .data = s.weight_memory.data()};
+    const auto make = [&](const Shape& shape, DType dtype) -> Tensor {
+      const TensorDesc desc{.shape = shape.batched(rows), .dtype = dtype};
+      s.memory.push_back(allocate(desc.bytes()));
+      return {.desc = desc, .data = s.memory.back().data()};
+    };
+    for (const SampleField& input : inputs) s.batch.inputs.push_back(make(input.shape, DType::kF32));
+    for (const SampleField& label : labels) s.batch.labels.push_back(make(label.shape, label.dtype));
+    for (const SampleField& label : labels) {
+      s.batch.weights.push_back(label.weights ? make(*label.weights, DType::kF32) : Tensor{});
+      s.weighted = s.weighted || label.weights.has_value();
+    }
+    s.inputs.resize(inputs.size());
+    s.labels.resize(labels.size());
+    s.weights.resize(labels.size());
   }
 }
 
@@ -245,33 +253,51 @@ void Loader::Impl::fill(Slot& s, int64_t number) {
   batch.step = first_step_ + number;
   batch.share = sampler_.share(batch.step);
   batch.indices = sampler_.indices(batch.step);
-  batch.input.desc.shape = batch.input.desc.shape.with_batch(batch.share.rows);
-  batch.labels.desc.shape = batch.labels.desc.shape.with_batch(batch.share.rows);
-  if (batch.weights) batch.weights.desc.shape = Shape{batch.share.rows};
+  for (auto* tensors : {&batch.inputs, &batch.labels, &batch.weights}) {
+    for (Tensor& tensor : *tensors) {
+      if (tensor) tensor.desc.shape = tensor.desc.shape.with_batch(batch.share.rows);
+    }
+  }
   try {
-    read_rows(batch);
+    read_rows(s);
   } catch (...) {
     s.error = std::current_exception();
   }
 }
 
-void Loader::Impl::read_rows(LoadedBatch& batch) {
-  const auto input_elements = static_cast<size_t>(source_->input_elements());
-  const auto label_bytes = static_cast<size_t>(source_->label_bytes());
-  float* input = batch.input.as<float>();
-  std::byte* label = batch.labels.as<std::byte>();
-  float* weight = batch.weights.as<float>();
-  for (const int64_t index : batch.indices) {
+// Points each span at the first row of its tensor.
+template <class T>
+void point_at(const std::vector<Tensor>& tensors, std::vector<std::span<T>>& rows) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i]) continue;
+    const TensorDesc& desc = tensors[i].desc;
+    const int64_t bytes = desc.shape.sample().elements() * dtype_size(desc.dtype);
+    rows[i] = {tensors[i].as<T>(), static_cast<size_t>(bytes) / sizeof(T)};
+  }
+}
+// ... at the next one.
+template <class T>
+void step(std::vector<std::span<T>>& rows) {
+  for (std::span<T>& row : rows) row = {row.data() + row.size(), row.size()};
+}
+
+void Loader::Impl::read_rows(Slot& s) {
+  point_at(s.batch.inputs, s.inputs);
+  point_at(s.batch.labels, s.labels);
+  point_at(s.batch.weights, s.weights);
+  const SamplePlace place{.inputs = s.inputs, .labels = s.labels, .weights = s.weights};
+  for (const int64_t index : s.batch.indices) {
     if (cancel_.load(std::memory_order_relaxed)) return;
     try {
-      source_->read(index, {input, input_elements}, {label, label_bytes});
-      if (weight != nullptr) *weight++ = source_->weight(index, {label, label_bytes});
+      source_->read_all(index, place);
+      if (s.weighted) source_->read_weights(index, place);
     } catch (...) {
       rethrow_with(fmt::format("reading sample {} of {} for step {} of epoch {}: ", index, source_->name(),
-                               batch.step, batch.epoch));
+                               s.batch.step, s.batch.epoch));
     }
-    input += input_elements;
-    label += label_bytes;
+    step(s.inputs);
+    step(s.labels);
+    step(s.weights);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "runtime/data/sampler.h"
 #include "runtime/device/device.h"
@@ -28,9 +29,9 @@ struct LoadedBatch {
   int64_t epoch = 0;
   int64_t step = 0;
   Share share;
-  Tensor input;                      // (rows, input shape...), float32, dense
-  Tensor labels;                     // (rows, label shape...), int32 or float32, dense
-  Tensor weights;                    // (rows), float32; empty unless the source is weighted
+  std::vector<Tensor> inputs;        // each (rows, shape...), float32, dense
+  std::vector<Tensor> labels;        // each (rows, shape...), int32 or float32, dense
+  std::vector<Tensor> weights;       // of each label: (rows, shape...), float32; empty: all 1
   std::span<const int64_t> indices;  // the source's index of each row
 };
 

@@ -38,16 +38,18 @@ struct LossSpec {
   // Where a row holds several predictions (axes between the first and the last) its loss is their mean, or
   // with sum_positions their sum.
   bool sum_positions = false;
+  double gradient_scale = 1.0;  // the gradient is that of so many times the loss; *loss_sum is not
 };
 
 class LossKernel : public Kernel {
  public:
   virtual const TensorDesc& label() const = 0;
   // *loss_sum (memory of the kernel's device) = sum over the rows of the row's loss, each times its weight
-  // where there are `weights`, float32 (rows). A class label out of range throws InvalidArgument where
-  // kernels run in the call, and elsewhere makes its row's loss NaN, its gradient zero. grad (when not empty)
-  // = d loss_sum / d prediction * state->inverse_batch: summed over ranks this is the gradient of the mean
-  // over the global batch.
+  // where there are `weights`, float32 (rows), or (rows, ...) with one for each of a row's predictions or for
+  // each of an equal number of them that follow each other. A class label out of range throws InvalidArgument
+  // where kernels run in the call, and elsewhere makes its row's loss NaN, its gradient zero. grad (when not
+  // empty) = d loss_sum / d prediction * state->inverse_batch: summed over ranks this is the gradient of the
+  // mean over the global batch.
   virtual void run(const Execution& on, const Tensor& prediction, const Tensor& label, double* loss_sum,
                    const Tensor& grad, const Tensor& weights = {}) = 0;
 };
@@ -64,6 +66,7 @@ enum class Metric : uint8_t {
   kConfusion,  // three sums: those above the threshold and positive, above and not, positive and not above
   kHistogram,  // of predictions in [0, 1], twice `thresholds` sums: the positive ones in bucket
                // max(ceil(p (thresholds - 1)) - 1, 0), then the others
+  kOnes,       // 1: with weights, their sum, a row's being their mean
 };
 
 struct MetricSpec {
@@ -83,8 +86,10 @@ constexpr int64_t sums_of(Metric metric, int64_t thresholds) {
 class MetricKernel : public Kernel {
  public:
   // sums (memory of the kernel's device) = sums over the rows; where a row holds several predictions, their
-  // mean, but for kConfusion and kHistogram, which count elements.
-  virtual void run(const Execution& on, const Tensor& prediction, const Tensor& label, double* sums) = 0;
+  // mean, but for kConfusion and kHistogram, which count elements. What is summed is times its weight where
+  // there are `weights`, as those of a loss.
+  virtual void run(const Execution& on, const Tensor& prediction, const Tensor& label, double* sums,
+                   const Tensor& weights = {}) = 0;
 };
 
 }  // namespace rondo

@@ -28,14 +28,22 @@ LoaderOptions loader_options(int workers, Device& device) {
 
 BatchStream::BatchStream(const Source& source, const SamplerOptions& options, int workers, Device& device)
     : loader_(borrowed(source), Sampler(options), loader_options(workers, device)) {
-  current_.batch.inputs.resize(1);
+  const std::vector<SampleField> inputs = source.inputs(), labels = source.labels();
+  current_.batch.inputs.resize(inputs.size());
+  current_.batch.labels.resize(labels.size());
+  current_.batch.weights.resize(labels.size());
   if (device.host_accessible()) return;
   const int64_t rows = std::max<int64_t>(loader_.sampler().max_rows(), 1);
   for (Place& place : places_) {
-    place.input = allocate_for(device, rows * source.input_elements() * dtype_size(DType::kF32),
-                               fmt::format("{} rows of input", rows));
-    place.labels = device.allocate(rows * source.label_bytes());
-    if (source.weighted()) place.weights = device.allocate(rows * dtype_size(DType::kF32));
+    for (const SampleField& input : inputs) {
+      place.inputs.push_back(
+          allocate_for(device, rows * input.bytes(), fmt::format("{} rows of input", rows)));
+    }
+    for (const SampleField& label : labels) {
+      place.labels.push_back(device.allocate(rows * label.bytes()));
+      const int64_t weights = label.weights ? label.weights->elements() * dtype_size(DType::kF32) : 0;
+      place.weights.push_back(weights > 0 ? device.allocate(rows * weights) : Buffer());
+    }
     place.uploaded = device.make_event();
     place.used = device.make_event();
   }
@@ -73,27 +81,31 @@ const DeviceBatch& BatchStream::next(Stream& compute) {
   RONDO_CHECK(loaded != nullptr);
   current_.share = loaded->share;
   current_.batch.rows = loaded->share.rows;
-  current_.batch.inputs[0] = loaded->input;
-  current_.batch.label = loaded->labels;
-  current_.batch.weights = loaded->weights;
-  if (uploads()) upload(*loaded, compute);
+  std::copy(loaded->inputs.begin(), loaded->inputs.end(), current_.batch.inputs.begin());
+  std::copy(loaded->labels.begin(), loaded->labels.end(), current_.batch.labels.begin());
+  std::copy(loaded->weights.begin(), loaded->weights.end(), current_.batch.weights.begin());
+  if (uploads()) upload(compute);
   ++given_;
   return current_;
 }
 
-void BatchStream::upload(const LoadedBatch& loaded, Stream& compute) {
+void BatchStream::upload(Stream& compute) {
   Place& place = places_[static_cast<size_t>(given_ % 2)];
   upload_->wait(*place.used);
-  if (loaded.share.rows > 0) {
-    upload_->copy(place.input.data(), loaded.input.data, loaded.input.bytes());
-    upload_->copy(place.labels.data(), loaded.labels.data, loaded.labels.bytes());
-    if (loaded.weights) upload_->copy(place.weights.data(), loaded.weights.data, loaded.weights.bytes());
-  }
+  upload_all(current_.batch.inputs, place.inputs);
+  upload_all(current_.batch.labels, place.labels);
+  upload_all(current_.batch.weights, place.weights);
   upload_->record(*place.uploaded);
   compute.wait(*place.uploaded);
-  current_.batch.inputs[0].data = place.input.data();
-  current_.batch.label.data = place.labels.data();
-  current_.batch.weights.data = place.weights.data();
+}
+
+// Tensors of the host become those of the device that hold the same.
+void BatchStream::upload_all(std::vector<Tensor>& tensors, const std::vector<Buffer>& buffers) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i]) continue;
+    if (current_.batch.rows > 0) upload_->copy(buffers[i].data(), tensors[i].data, tensors[i].bytes());
+    tensors[i].data = buffers[i].data();
+  }
 }
 
 void BatchStream::done(Stream& compute) {

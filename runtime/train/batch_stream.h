@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "runtime/data/loader.h"
 #include "runtime/device/device.h"
@@ -43,14 +44,13 @@ class BatchStream {
 
  private:
   struct Place {
-    Buffer input;
-    Buffer labels;
-    Buffer weights;
+    std::vector<Buffer> inputs, labels, weights;  // as in a Batch
     std::unique_ptr<Event> uploaded;
     std::unique_ptr<Event> used;
   };
   bool uploads() const { return upload_ != nullptr; }
-  void upload(const LoadedBatch& loaded, Stream& compute);
+  void upload(Stream& compute);
+  void upload_all(std::vector<Tensor>& tensors, const std::vector<Buffer>& buffers);
 
   Loader loader_;
   std::unique_ptr<Stream> upload_;  // none on hosts

@@ -23,6 +23,7 @@ struct RunReport {  // what is known before the first step
   int rank = 0;
   std::vector<std::string> metric_names;
   bool validates = false;
+  bool scales_losses = false;  // mixed precision that scales them: steps may be skipped
 };
 
 // Values are over all ranks and equal on all of them.
@@ -47,6 +48,8 @@ struct EpochReport {
   int64_t samples = 0;
   double seconds = 0.0;  // training part
   double validation_seconds = 0.0;
+  double loss_scale = 1.0;    // after the last step
+  int64_t skipped_steps = 0;  // in which a gradient was not finite under their scale
   Logs logs;  // loss, metrics, val_loss and val_metrics where there was a validation, callbacks' own
 };
 

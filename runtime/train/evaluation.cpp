@@ -74,8 +74,9 @@ const std::vector<double>& Evaluation::run() {
 
 void Evaluation::add_oldest() {
   const auto* sums = reinterpret_cast<const double*>(results_.receive());
-  total_[0] += sums[0] * loss_factors_[static_cast<size_t>(added_++) % loss_factors_.size()];
-  for (size_t i = 1; i < values_; ++i) total_[i] += sums[i];
+  const double factor = loss_factors_[static_cast<size_t>(added_++) % loss_factors_.size()];
+  const size_t losses = state_.network.loss_count();
+  for (size_t i = 0; i < values_; ++i) total_[i] += i < losses ? sums[i] * factor : sums[i];
 }
 
 }  // namespace rondo

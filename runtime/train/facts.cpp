@@ -61,10 +61,24 @@ Fact value_fact(const ParameterList& parameters, Stream& stream) {
   return {"parameter values", fmt::format("{:016x}", XXH3_64bits_digest(hash.get()))};
 }
 
+namespace {
+
+// "inputs (28, 28, 1), labels () int32".
+std::string shapes_of(const Source& data) {
+  std::string text = "inputs";
+  for (const SampleField& input : data.inputs()) text += " " + input.shape.text();
+  text += ", labels";
+  for (const SampleField& label : data.labels()) {
+    text += fmt::format(" {} {}", label.shape.text(), dtype_name(label.dtype));
+  }
+  return text;
+}
+
+}  // namespace
+
 void add_data_facts(std::vector<Fact>& facts, const std::string& what, const Source& data) {
   facts.push_back({what + " size", fmt::format("{}", data.size())});
-  facts.push_back({what + " shapes", fmt::format("{} float32, {} {}", data.input_shape().text(),
-                                                 data.label_shape().text(), dtype_name(data.label_dtype()))});
+  facts.push_back({what + " shapes", shapes_of(data)});
   facts.push_back({what + " digest", fmt::format("{:016x}", data.digest())});
 }
 
@@ -129,13 +143,9 @@ void check_fit(const Source& data, const FitOptions& options) {
   if (options.validation == nullptr) return;
   const Source& validation = *options.validation;
   check_data("the validation data", validation, options.batch_size);
-  require(validation.input_shape() == data.input_shape() && validation.label_shape() == data.label_shape() &&
-              validation.label_dtype() == data.label_dtype(),
-          "validation samples are {} with {} {} labels, training samples {} with {} {} labels; they must be "
-          "alike",
-          validation.input_shape().text(), validation.label_shape().text(),
-          dtype_name(validation.label_dtype()), data.input_shape().text(), data.label_shape().text(),
-          dtype_name(data.label_dtype()));
+  require(shapes_of(validation) == shapes_of(data),
+          "validation samples have {}, training samples {}; they must be alike", shapes_of(validation),
+          shapes_of(data));
 }
 
 }  // namespace rondo

@@ -71,6 +71,7 @@ FitRun::FitRun(TrainerState& state, const Source& data, const FitOptions& option
   run_.rank = state.comm.rank();
   run_.metric_names.assign(names_.begin() + 1, names_.end());
   run_.validates = validation_.has_value();
+  run_.scales_losses = state.loss_scaler != nullptr;
 }
 
 History FitRun::run() {
@@ -148,6 +149,9 @@ EpochReport FitRun::finish_epoch(double seconds) {
   report.epoch = epoch_;
   report.samples = epoch_samples_;
   report.seconds = seconds;
+  report.loss_scale = state_.loss_scaler ? static_cast<double>(state_.known_scale.scale) : 1.0;
+  report.skipped_steps = skipped_ - skipped_before_;
+  skipped_before_ = skipped_;
   for (size_t i = 0; i < names_.size(); ++i) report.logs.emplace_back(names_[i], epoch_means_[i]);
   if (!validates_after(epoch_)) return report;
 

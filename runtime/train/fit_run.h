@@ -113,9 +113,10 @@ class FitRun {
   Stopwatch run_watch_;
   int64_t steps_done_ = 0;
   int64_t samples_ = 0;
-  int64_t skipped_ = 0;        // steps, by loss scaling
-  std::string overflow_;       // why the run cannot go on
-  double busy_seconds_ = 0.0;  // in steps, validation and agreement
+  int64_t skipped_ = 0;         // steps, by loss scaling
+  int64_t skipped_before_ = 0;  // ... when the epoch began
+  std::string overflow_;        // why the run cannot go on
+  double busy_seconds_ = 0.0;   // in steps, validation and agreement
   double collectives_before_ = 0.0;
   History history_;
   QuietAtEnd quiet_;

@@ -141,7 +141,9 @@ void FitRun::count(const Share& share) {
   const bool counts = finite || !report_.skipped;  // an overflow that cost nothing but the step
   if (counts) epoch_counted_ += share.global_rows;
   // Keras' mean over batches, each times its rows, also of losses that are sums.
-  if (state_.network.sums_loss()) sums_[0] *= static_cast<double>(share.global_rows);
+  for (size_t i = 0; state_.network.sums_loss() && i < state_.network.loss_count(); ++i) {
+    sums_[i] *= static_cast<double>(share.global_rows);
+  }
   for (size_t i = 0; counts && i < sums_.size(); ++i) epoch_sums_[i] += sums_[i];
   state_.network.values_of(sums_, static_cast<double>(share.global_rows), means_);
   state_.network.values_of(epoch_sums_, static_cast<double>(epoch_counted_), epoch_means_);

@@ -16,8 +16,10 @@ namespace rondo {
 struct Batch {
   int64_t rows = 0;
   std::vector<Tensor> inputs;  // each (rows, ...), canonical float32
-  Tensor label;                // (rows, ...) as the loss wants it: int32 classes or float32
-  Tensor weights = {};         // (rows) float32, of the rows' losses; empty: all 1
+  std::vector<Tensor> labels;  // each (rows, ...) as its loss wants it: int32 classes or float32
+  // Of each label: (rows) or (rows, ...) float32, of the losses of rows or of places in them; an empty
+  // tensor, or none: all 1.
+  std::vector<Tensor> weights = {};
 };
 
 // What a trainer needs from a model. models/graph implements it; so can any other code.
@@ -32,6 +34,8 @@ class Network {
 
   // How many sums over rows a pass writes: one for the loss, and behind it what the metrics need.
   virtual size_t sum_count() { return 1 + metric_names().size(); }
+  // How many of them, the first ones, are losses: more than one where outputs have losses of their own.
+  virtual size_t loss_count() { return 1; }
   // Loss and metrics of `rows` rows from the sums over them.
   virtual void values_of(std::span<const double> sums, double rows, std::span<double> values) {
     for (size_t i = 0; i < values.size(); ++i) values[i] = sums[i] / rows;
@@ -46,7 +50,7 @@ class Network {
   // Passes are work queued on on.stream; what they are given is memory of the device, but for the structs
   // that describe it. All passes of a network go to one stream, or to several that are ordered by the caller.
   //
-  // Runs over the rows (never 0) and writes the sum_count() sums over them, sums[0] the loss. In training
+  // Runs over the rows (never 0) and writes the sum_count() sums over them. In training
   // on.state keys dropout and scales gradients; `batch` itself stays until backward() has returned.
   virtual void forward(const Execution& on, const Batch& batch, Mode mode, std::span<double> sums) = 0;
   // After a training forward: writes each trainable parameter's gradient (of the sum of the row losses, times
@@ -60,11 +64,12 @@ class Network {
   // from on.state. Gives the memory that the passes use besides parameters and batches, and that the network
   // may let go of; replays keep it. Nothing: they are queued anew in every step.
   virtual std::optional<std::vector<Buffer>> replay_memory() { return std::nullopt; }
-  // Inference without labels: writes the output (rows, ...) in canonical order into `out`, device memory or a
-  // place on the host that copies of the stream reach.
-  virtual void predict(const Execution& on, const Batch& batch, std::span<float> out) = 0;
-  // Extents of the output behind the batch axis.
-  virtual Shape output_shape() const = 0;
+  // Inference without labels: writes each output (rows, ...) in canonical order into its place in `outputs`,
+  // device memory or memory of the host that copies of the stream reach.
+  virtual void predict(const Execution& on, const Batch& batch,
+                       std::span<const std::span<float>> outputs) = 0;
+  // Extents of each output behind the batch axis.
+  virtual std::vector<Shape> output_shapes() const = 0;
 };
 
 }  // namespace rondo

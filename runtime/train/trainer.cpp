@@ -154,24 +154,28 @@ Logs Trainer::evaluate(const Source& data, int64_t batch_size) {
   return logs;
 }
 
-std::vector<float> Trainer::predict(const Source& data, int64_t batch_size) {
+std::vector<std::vector<float>> Trainer::predict(const Source& data, int64_t batch_size) {
   Communicator& comm = state_->comm;
   Network& network = state_->network;
   Stream& stream = *state_->stream;
   const SamplerOptions order = in_order(comm, data, batch_size);
-  const int64_t per_row = network.output_shape().elements();
   std::vector<Fact> facts{{"batch_size", fmt::format("{}", batch_size)}};
   std::optional<BatchStream> batches;
-  std::vector<float> outputs;
-  Buffer mine;  // this rank's rows of a batch
+  std::vector<int64_t> per_row;  // elements of each output
+  std::vector<std::vector<float>> outputs;
+  std::vector<Buffer> mine;  // this rank's rows of a batch
   all_or_none(comm, "preparing to predict", [&] {
     synchronize();
     check_data("the data to predict", data, batch_size);
     add_data_facts(facts, "data to predict", data);
     batches.emplace(data, order, 1, state_->device());
     prepare_shares(network, order, Mode::kInference);
-    outputs.resize(static_cast<size_t>(data.size() * per_row));
-    mine = state_->device().allocate_host(Sampler(order).max_rows() * per_row * dtype_size(DType::kF32));
+    for (const Shape& shape : network.output_shapes()) {
+      per_row.push_back(shape.elements());
+      outputs.emplace_back(static_cast<size_t>(data.size() * per_row.back()));
+      mine.push_back(state_->device().allocate_host(Sampler(order).max_rows() * per_row.back() *
+                                                    dtype_size(DType::kF32)));
+    }
   });
   agree_on(comm, facts);
 
@@ -179,24 +183,28 @@ std::vector<float> Trainer::predict(const Source& data, int64_t batch_size) {
   const QuietAtEnd quiet(stream);
   const auto run = [&] {
     std::vector<int64_t> counts(static_cast<size_t>(comm.size()));
-    float* next = outputs.data();
+    std::vector<std::span<float>> places(mine.size());
+    int64_t done = 0;
     batches->seek(0);
     for (int64_t step = 0; step < batches->batches_per_pass(); ++step) {
       const DeviceBatch& input = batches->next(stream);
       const int64_t global_rows = input.share.global_rows;
-      const ConstSpan in{mine.data(), input.batch.rows * per_row, DType::kF32};
-      if (in.count > 0) {
-        network.predict({.stream = stream}, input.batch, {mine.as<float>(), static_cast<size_t>(in.count)});
+      for (size_t i = 0; i < mine.size(); ++i) {
+        places[i] = {mine[i].as<float>(), static_cast<size_t>(input.batch.rows * per_row[i])};
       }
+      if (input.batch.rows > 0) network.predict({.stream = stream}, input.batch, places);
       batches->done(stream);
       stream.synchronize();
       // Ranks hold consecutive rows of the batch, so rank order is the order of the data.
-      for (int r = 0; r < comm.size(); ++r) {
-        counts[static_cast<size_t>(r)] = share_of(global_rows, r, comm.size()).rows * per_row;
+      for (size_t i = 0; i < mine.size(); ++i) {
+        for (int r = 0; r < comm.size(); ++r) {
+          counts[static_cast<size_t>(r)] = share_of(global_rows, r, comm.size()).rows * per_row[i];
+        }
+        const ConstSpan in{mine[i].data(), static_cast<int64_t>(places[i].size()), DType::kF32};
+        const Span out{outputs[i].data() + done * per_row[i], global_rows * per_row[i], DType::kF32};
+        comm.host().all_gather_v(in, out, counts, {.label = "predictions"}).wait();
       }
-      const Span out{next, global_rows * per_row, DType::kF32};
-      comm.host().all_gather_v(in, out, counts, {.label = "predictions"}).wait();
-      next += out.count;
+      done += global_rows;
     }
   };
   tell_peers(

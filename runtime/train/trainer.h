@@ -86,8 +86,8 @@ class Trainer {
   // Means over all samples, each counted once: loss, then metrics. No parameter changes, except that replica
   // statistics (moving means) are merged over ranks first, weighted by the samples each rank saw.
   Logs evaluate(const Source& data, int64_t batch_size = 32);
-  // The network's outputs for all rows on every rank, in the order of the data: (size, output shape...).
-  std::vector<float> predict(const Source& data, int64_t batch_size = 32);
+  // Each of the network's outputs for all rows, on every rank, in the order of the data: (size, shape...).
+  std::vector<std::vector<float>> predict(const Source& data, int64_t batch_size = 32);
 
   // Local. Waits until the steps queued so far are done: before callbacks look at the network's parameters on
   // devices that work by themselves.

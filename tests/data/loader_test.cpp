@@ -55,12 +55,12 @@ void expect_batch(const LoadedBatch& batch, const Sampler& sampler) {
   ASSERT_EQ(batch.share, sampler.share(batch.step));
   ASSERT_THAT(batch.indices, testing::ElementsAreArray(indices));
   const int64_t rows = batch.share.rows;
-  ASSERT_EQ(batch.input.desc.shape, (Shape{rows, 2}));
-  ASSERT_EQ(batch.labels.desc.shape, (Shape{rows}));
+  ASSERT_EQ(batch.inputs[0].desc.shape, (Shape{rows, 2}));
+  ASSERT_EQ(batch.labels[0].desc.shape, (Shape{rows}));
   for (size_t i = 0; i < indices.size(); ++i) {
-    EXPECT_EQ(batch.input.as<float>()[2 * i], static_cast<float>(indices[i]));
-    EXPECT_EQ(batch.input.as<float>()[2 * i + 1], static_cast<float>(indices[i]) + 0.5f);
-    EXPECT_EQ(batch.labels.as<int32_t>()[i], 2 * indices[i]);
+    EXPECT_EQ(batch.inputs[0].as<float>()[2 * i], static_cast<float>(indices[i]));
+    EXPECT_EQ(batch.inputs[0].as<float>()[2 * i + 1], static_cast<float>(indices[i]) + 0.5f);
+    EXPECT_EQ(batch.labels[0].as<int32_t>()[i], 2 * indices[i]);
   }
 }
 
@@ -151,7 +151,7 @@ TEST_P(LoaderWith, GivesEmptyShares) {
       const LoadedBatch* batch = loader.next();
       ASSERT_NE(batch, nullptr);
       expect_batch(*batch, sampler);
-      EXPECT_NE(batch->input.data, nullptr);
+      EXPECT_NE(batch->inputs[0].data, nullptr);
       if (rank == 0) {
         EXPECT_EQ(batch->share.rows, 0);
       }
@@ -255,8 +255,8 @@ TEST(Loader, TakesSlotsFromTheGivenAllocator) {
   loader.start(0);
   const LoadedBatch* batch = loader.next();
   ASSERT_NE(batch, nullptr);
-  EXPECT_EQ(batch->input.data, pool[0]->data());
-  EXPECT_EQ(batch->labels.data, pool[1]->data());
+  EXPECT_EQ(batch->inputs[0].data, pool[0]->data());
+  EXPECT_EQ(batch->labels[0].data, pool[1]->data());
 }
 
 TEST(Loader, RefusesWhatMakesNoSense) {

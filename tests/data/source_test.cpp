@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <numeric>
 
 #include "runtime/base/error.h"
 #include "runtime/data/array_source.h"
 #include "runtime/data/synthetic.h"
+#include "runtime/data/weighted.h"
 
 namespace rondo {
 namespace {
@@ -212,6 +214,115 @@ TEST(SyntheticSource, RefusesWhatMakesNoSense) {
       },
       ThrowsMessage<InvalidArgument>(HasSubstr("(2, 0)")));
   EXPECT_THAT([] { SyntheticSource({.noise = 1.5f}); }, ThrowsMessage<InvalidArgument>(HasSubstr("1.5")));
+}
+
+std::shared_ptr<const Source> two_of_each() {
+  return std::make_shared<ArraySource>(
+      ArraysData{.name = "two of each",
+                 .inputs = {{.name = "a", .shape = {1}, .values = std::vector<float>{0, 1, 2}},
+                            {.name = "b",
+                             .shape = {2},
+                             .values = std::vector<uint8_t>{0, 51, 102, 153, 204, 255},
+                             .divisor = 255.0f}},
+                 .labels = {{.name = "c", .shape = {}, .values = std::vector<int32_t>{5, 6, 7}, .classes = 8},
+                            {.name = "d", .shape = {2, 1}, .values = std::vector<float>{1, 2, 3, 4, 5, 6}}}});
+}
+
+struct WholeSample {
+  std::vector<std::vector<float>> inputs, labels, weights;
+};
+
+// All fields of a sample; int32 labels as numbers.
+WholeSample read_whole(const Source& source, int64_t index) {
+  WholeSample sample;
+  std::vector<std::vector<int32_t>> words;  // memory of labels
+  std::vector<std::span<float>> inputs, weights;
+  std::vector<std::span<std::byte>> labels;
+  const auto fields = source.labels();
+  for (const SampleField& field : source.inputs()) {
+    sample.inputs.emplace_back(static_cast<size_t>(field.shape.elements()));
+  }
+  for (const SampleField& field : fields) {
+    words.emplace_back(static_cast<size_t>(field.shape.elements()));
+    sample.weights.emplace_back(field.weights ? static_cast<size_t>(field.weights->elements()) : 0);
+  }
+  for (auto& values : sample.inputs) inputs.emplace_back(values);
+  for (auto& values : words) labels.push_back(std::as_writable_bytes(std::span(values)));
+  for (auto& values : sample.weights) weights.emplace_back(values);
+  source.read_all(index, {inputs, labels, weights});
+  source.read_weights(index, {inputs, labels, weights});
+  for (size_t i = 0; i < fields.size(); ++i) {
+    std::vector<float> values;
+    for (const int32_t word : words[i]) {
+      values.push_back(fields[i].dtype == DType::kI32 ? static_cast<float>(word)
+                                                      : std::bit_cast<float>(word));
+    }
+    sample.labels.push_back(std::move(values));
+  }
+  return sample;
+}
+
+TEST(SeveralArrays, AreReadSelectedAndSplitTogether) {
+  const auto source = two_of_each();
+  EXPECT_EQ(source->size(), 3);
+  EXPECT_EQ(source->input_shape(), Shape{1});
+  EXPECT_EQ(source->labels()[1].shape, (Shape{2, 1}));
+  const WholeSample whole = read_whole(*source, 1);
+  EXPECT_THAT(whole.inputs, ElementsAre(ElementsAre(1), ElementsAre(0.4f, 0.6f)));
+  EXPECT_THAT(whole.labels, ElementsAre(ElementsAre(6), ElementsAre(3, 4)));
+
+  const SelectedSource selected(source, {1, 0}, {1});
+  EXPECT_EQ(selected.inputs()[0].name, "b");
+  const WholeSample part = read_whole(selected, 2);
+  EXPECT_THAT(part.inputs, ElementsAre(ElementsAre(0.8f, 1.0f), ElementsAre(2)));
+  EXPECT_THAT(part.labels, ElementsAre(ElementsAre(5, 6)));
+  EXPECT_NE(selected.digest(), source->digest());
+  EXPECT_THAT([&] { SelectedSource(source, {0}, {2}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("label 2 of two of each does not exist; it has 2")));
+  EXPECT_THAT(
+      [&] {
+        SelectedSource(source, {0, 0}, {});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("selected twice")));
+
+  const TrainValidation parts = split_validation(source, 0.4);
+  EXPECT_THAT(read_whole(*parts.validation, 1).labels, ElementsAre(ElementsAre(7), ElementsAre(5, 6)));
+  EXPECT_THAT(
+      [] {
+        ArraySource(ArraysData{.inputs = {{.name = "a", .shape = {1}, .values = std::vector<float>{1, 2}},
+                                          {.name = "b", .shape = {1}, .values = std::vector<float>{1}}},
+                               .labels = {{.values = std::vector<int32_t>{1, 2}}}});
+      },
+      ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("inputs \"b\" have 1 samples"), HasSubstr("2"))));
+}
+
+TEST(WeightedSource, WeighsLabelsByThemselvesAndInTimeSteps) {
+  const auto source = two_of_each();
+  const auto weighted =
+      std::make_shared<WeightedSource>(source, std::vector<std::vector<float>>{{}, {1, 2, 3, 4, 5, 6}});
+  EXPECT_EQ(weighted->labels()[0].weights, std::nullopt);
+  EXPECT_EQ(weighted->labels()[1].weights, Shape{2});
+  EXPECT_THAT(read_whole(*weighted, 1).weights, ElementsAre(ElementsAre(), ElementsAre(3, 4)));
+  // Weights of samples times those in their time steps.
+  const WeightedSource both(weighted, std::vector<float>{10, 20, 30});
+  EXPECT_THAT(read_whole(both, 2).weights, ElementsAre(ElementsAre(30), ElementsAre(150, 180)));
+  const WeightedSource turned(std::make_shared<WeightedSource>(source, std::vector<float>{10, 20, 30}),
+                              std::vector<std::vector<float>>{{}, {1, 2, 3, 4, 5, 6}});
+  EXPECT_THAT(read_whole(turned, 2).weights, ElementsAre(ElementsAre(30), ElementsAre(150, 180)));
+  const SelectedSource selected(weighted, {0}, {1});
+  EXPECT_THAT(read_whole(selected, 0).weights, ElementsAre(ElementsAre(1, 2)));
+  EXPECT_THAT([&] { WeightedSource(source, std::vector<std::vector<float>>{{}}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("for 1 labels, but two of each has 2")));
+  EXPECT_THAT(
+      [&] {
+        WeightedSource(source, std::vector<float>{1, 2, 3, 4, 5, 6});
+      },
+      ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("6 weights"), HasSubstr("3 samples"))));
+  EXPECT_THAT(
+      [&] {
+        WeightedSource(source, {{0, 1.0}}, 1);
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("class_weight is for one label")));
 }
 
 }  // namespace

@@ -46,6 +46,14 @@ std::vector<std::vector<float>> GoldenArrays::list(const std::string& prefix) co
   return list;
 }
 
+std::vector<std::string> GoldenArrays::names(const std::string& prefix) const {
+  std::vector<std::string> names;
+  for (const auto& [name, array] : content_.root.arrays) {
+    if (name.starts_with(prefix)) names.push_back(name);
+  }
+  return names;
+}
+
 Folder::Folder() {
   std::string pattern = (std::filesystem::temp_directory_path() / "rondo-keras-XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) raise<FileError>("{}: cannot be made", pattern);

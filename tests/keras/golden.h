@@ -21,6 +21,7 @@ class GoldenArrays {
   const std::vector<int64_t>& shape(const std::string& name) const;
   // "<prefix>00", "<prefix>01", ... or with one digit.
   std::vector<std::vector<float>> list(const std::string& prefix) const;
+  std::vector<std::string> names(const std::string& prefix) const;
 
  private:
   keras::FileContent content_;

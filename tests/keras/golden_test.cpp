@@ -239,6 +239,93 @@ TEST(GoldenTraining, GoesOnWhereKerasStopped) {
   }
 }
 
+// Two inputs and three outputs, one of which has no loss; sample weights, some for each time step; what Keras
+// reported under which name, and in which order.
+class GoldenHeads : public testing::Test {
+ protected:
+  GoldenHeads()
+      : run("train_heads.h5"),
+        source(ArraysData{.inputs = {{"numbers", {4}, run.values("x numbers")},
+                                     {"steps_in", {5, 3}, run.values("x steps_in")}},
+                          .labels = {{"kind", {3}, run.values("y kind")},
+                                     {"each", {5, 2}, run.values("y each")},
+                                     {"flag", {1}, run.values("y flag")}}}),
+        weights(std::map<std::string, std::vector<float>>{{"kind", run.values("w kind")},
+                                                          {"each", run.values("w each")}}) {}
+
+  using Losses = std::map<std::string, LossConfig>;
+  using Metrics = std::map<std::string, std::vector<MetricConfig>>;
+  static CompileOptions compiled() {
+    return {.optimizer = Adam{.learning_rate = 0.01},
+            .loss = Losses{{"kind", "categorical_crossentropy"}, {"each", "mse"}},
+            .loss_weights = std::map<std::string, double>{{"each", 0.3}},
+            .metrics = Metrics{{"kind", {"accuracy"}}, {"each", {"mae"}}, {"flag", {"accuracy"}}},
+            .weighted_metrics =
+                Metrics{{"kind", {"accuracy", "categorical_crossentropy"}}, {"each", {"mae", "mse"}}}};
+  }
+  void expect_evaluation(Model& model) const {
+    const Logs logs = model.evaluate(source, 5, weights);
+    const auto& wanted = run.values("evaluated");
+    ASSERT_EQ(logs.size(), wanted.size());
+    for (size_t i = 0; i < logs.size(); ++i) {
+      EXPECT_NEAR(logs[i].second, static_cast<double>(wanted[i]), 1e-5) << logs[i].first;
+    }
+  }
+
+  const GoldenArrays run;
+  const ArraySource source;
+  const SampleWeights weights;
+};
+
+TEST_F(GoldenHeads, TrainAndReportAsInKeras) {
+  Model model = load_model(golden("trained_heads.tf.h5"), {.compile = false});
+  model.set_weights(run.list("before"));
+  model.compile(compiled());
+  const History history = model.fit(
+      source,
+      {.batch_size = 5, .epochs = 3, .shuffle = false, .validation_data = &source, .sample_weight = weights});
+  const auto values = run.list("value");
+  const auto names = run.names("value");  // "value00 loss"
+  ASSERT_EQ(history.history.size(), names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    EXPECT_EQ(history.history[i].first, names[i].substr(8));
+    for (size_t epoch = 0; epoch < 3; ++epoch) {
+      EXPECT_NEAR(history.history[i].second[epoch], static_cast<double>(values[i][epoch]), 1e-5) << names[i];
+    }
+  }
+  const auto after = model.get_weights();
+  const auto wanted = run.list("after");
+  ASSERT_EQ(after.size(), wanted.size());
+  for (size_t i = 0; i < after.size(); ++i)
+    EXPECT_THAT(after[i], Pointwise(FloatNear(1e-5f), wanted[i])) << i;
+  expect_evaluation(model);
+  const auto outputs = model.predict_outputs(source, 5);
+  const auto predicted = run.list("predicted");
+  ASSERT_EQ(outputs.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_THAT(outputs[i], Pointwise(FloatNear(1e-5f), predicted[i])) << i;
+}
+
+// Losses, their weights and metrics come from the file; ours say the same.
+TEST_F(GoldenHeads, AreCompiledAsTheFileSays) {
+  const test::Folder folder;
+  Model model = load_model(golden("trained_heads.tf.h5"));
+  expect_evaluation(model);
+  model.save(folder.file("again.h5"));
+  Model again = load_model(folder.file("again.h5"));
+  expect_evaluation(again);
+  EXPECT_EQ(again.optimizer_state().iterations, 9);
+
+  Model lists = load_model(golden("trained_heads.tf.h5"), {.compile = false});
+  lists.compile({.loss = std::vector<LossConfig>{"mse", {"huber", {.delta = 0.5}}, ""},
+                 .loss_weights = {1.0, 0.5, 2.0},
+                 .metrics = {"mae"},
+                 .weighted_metrics = std::vector<std::vector<MetricConfig>>{{}, {"mae"}, {}}});
+  const Logs expected = lists.evaluate(source, 5, weights);
+  lists.save(folder.file("lists.h5"));
+  Model read = load_model(folder.file("lists.h5"));
+  EXPECT_EQ(read.evaluate(source, 5, weights), expected);
+}
+
 TEST(GoldenTraining, CompilesAsTheFileSays) {
   const GoldenArrays run("train_adam.h5");
   Model model = load_model(golden("trained_adam.tf.h5"));

@@ -1,6 +1,6 @@
 """Writes the golden files that the C++ tests read: made by tf_keras and Keras 3, never by Rondo.
 
-usage: make_golden.py OUT [names of models]
+usage: make_golden.py OUT [names of models, or heads]
 """
 import os
 import sys
@@ -44,7 +44,7 @@ def write_io(name, **arrays):
             f[key] = np.asarray(value, "float32")
 
 
-for name in chosen:
+for name in [name for name in chosen if name in models.ALL]:
     for dialect, k in (("tf", tf_keras), ("k3", keras)):
         if dialect == "k3" and name in models.TF_ONLY:
             continue
@@ -166,4 +166,45 @@ if "limited" in chosen:
     losses = [model.train_on_batch(x, y) for _ in range(3)]
     write_io("train_limited.h5", x=x, y=y, losses=losses, **{f"before{i:02}": w for i, w in enumerate(before)},
              **{f"after{i:02}": w for i, w in enumerate(model.get_weights())})
+
+
+def heads(k):
+    """Two inputs; three outputs, of which one is trained and measured on time steps and one is not trained."""
+    L = k.layers
+    numbers, steps = L.Input((4,), name="numbers"), L.Input((5, 3), name="steps_in")
+    inner = L.Dense(4, activation="tanh", name="inner")(steps)
+    trunk = L.Concatenate(name="join")([L.Flatten(name="flat")(inner), numbers])
+    trunk = L.Dense(6, activation="tanh", kernel_regularizer=k.regularizers.l2(0.02), name="trunk")(trunk)
+    kind = L.Dense(3, activation="softmax", name="kind")(trunk)
+    each = L.Dense(2, name="each")(inner)
+    flag = L.Dense(1, activation="sigmoid", name="flag")(L.Dense(2, name="untrained")(trunk))
+    return k.Model([numbers, steps], [kind, each, flag], name="heads")
+
+
+# Three epochs over batches of 5, 5 and 2 rows, in order.
+if "heads" in chosen or len(sys.argv) < 3:
+    tf_keras.backend.clear_session()
+    rng = np.random.default_rng(8)
+    model = heads(tf_keras)
+    give_weights(model, rng)
+    before = model.get_weights()
+    x = {"numbers": rng.normal(size=(12, 4)).astype("float32"), "steps_in": rng.normal(size=(12, 5, 3)).astype("float32")}
+    y = {"kind": np.eye(3, dtype="float32")[rng.integers(0, 3, 12)], "each": rng.normal(size=(12, 5, 2)).astype("float32"),
+         "flag": rng.integers(0, 2, (12, 1)).astype("float32")}
+    w = {"kind": rng.uniform(0, 2, 12).astype("float32"), "each": rng.uniform(0, 2, (12, 5)).astype("float32")}
+    w["kind"][3] = 0.0
+    model.compile(tf_keras.optimizers.legacy.Adam(0.01), {"kind": "categorical_crossentropy", "each": "mse"},
+                  loss_weights={"each": 0.3}, metrics={"kind": ["accuracy"], "each": ["mae"], "flag": ["accuracy"]},
+                  weighted_metrics={"kind": ["accuracy", "categorical_crossentropy"], "each": ["mae", "mse"]})
+    history = model.fit(x, y, sample_weight=w, batch_size=5, epochs=3, shuffle=False, verbose=0,
+                        validation_data=(x, y)).history
+    values = {f"value{i:02} {name}": history[name] for i, name in enumerate(history)}
+    evaluated = model.evaluate(x, y, sample_weight=w, batch_size=5, verbose=0)
+    print(list(history))
+    model.save(path("trained_heads.tf.h5"))
+    after = model.get_weights()
+    write_io("train_heads.h5", evaluated=evaluated, **{"x " + n: a for n, a in x.items()}, **{"y " + n: a for n, a in y.items()},
+             **{"w " + n: a for n, a in w.items()}, **values, **{f"before{i:02}": a for i, a in enumerate(before)},
+             **{f"after{i:02}": a for i, a in enumerate(after)},
+             **{f"predicted{i}": a for i, a in enumerate(model.predict(x, verbose=0))})
 print("tf_keras", tf_keras.__version__, "keras", keras.__version__, "tensorflow", tf.__version__, "h5py", h5py.__version__)

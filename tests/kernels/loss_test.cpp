@@ -196,12 +196,13 @@ TEST_F(MoreLosses, ARowOfNoWeightIsAsIfItWereNotThere) {
 
 class MoreMetrics : public KernelTest {
  protected:
-  std::vector<double> run(MetricSpec spec, const Shape& shape, const std::vector<float>& x, const Tensor& y) {
+  std::vector<double> run(MetricSpec spec, const Shape& shape, const std::vector<float>& x, const Tensor& y,
+                          const Tensor& weights = {}) {
     spec.prediction = plain(shape);
     const auto kernel = backend->metric(spec);
     const int64_t count = sums_of(spec.metric, spec.thresholds);
     const auto* sums = result({Shape{count}, DType::kF64, {}});
-    kernel->run(on(*kernel), raw(plain(shape), x.data())->tensor(), y, sums->as<double>());
+    kernel->run(on(*kernel), raw(plain(shape), x.data())->tensor(), y, sums->as<double>(), weights);
     check_guards();
     return sums->read<double>();
   }
@@ -250,6 +251,51 @@ TEST_F(MoreMetrics, ConfusionAndHistogramCountElements) {
   EXPECT_THROW(
       backend->metric({.metric = Metric::kConfusion, .prediction = plain({2, 1}), .threshold = 1.0f}),
       InvalidArgument);
+}
+
+// Rows of two places with two numbers each: weights of rows, and of places.
+TEST_F(MoreMetrics, CountRowsAsTheirWeightsSay) {
+  const Shape shape{2, 2, 2};
+  const std::vector<float> x{0.1f, 0.9f, 0.6f, 0.2f, 0.8f, 0.4f, std::nanf(""), 0.7f};
+  const std::vector<float> y{0, 1, 0, 1, 1, 1, 1, 0};
+  const std::vector<float> by_row{2.0f, 0.5f}, by_place{2.0f, 1.0f, 0.5f, 0.0f};
+  const Tensor want = floats(shape, y), rows = floats({2}, by_row), places = floats({2, 2}, by_place);
+  const auto sum = [&](Metric metric, const Tensor& weights) {
+    return run({.metric = metric, .prediction = {}}, shape, x, want, weights)[0];
+  };
+  EXPECT_NEAR(sum(Metric::kOnes, {}), 2.0, 1e-12);
+  EXPECT_NEAR(sum(Metric::kOnes, rows), 2.5, 1e-12);
+  EXPECT_NEAR(sum(Metric::kOnes, places), 1.75, 1e-12);
+  // Absolute errors by place: 0.1, 0.7, 0.4 and NaN, which weighs nothing.
+  EXPECT_NEAR(sum(Metric::kMeanAbsoluteError, places), (2.0 * 0.1 + 0.7 + 0.5 * 0.4) / 2.0, 1e-7);
+  EXPECT_NEAR(sum(Metric::kBinaryAccuracy, places), (2.0 * 1.0 + 0.0 + 0.5 * 0.5) / 2.0, 1e-12);
+  EXPECT_NEAR(sum(Metric::kCategoricalAccuracy, places), (2.0 + 0.0 + 0.5) / 2.0, 1e-12);
+  using Counts = std::vector<double>;
+  EXPECT_EQ(run({.metric = Metric::kConfusion, .prediction = {}}, shape, x, want, places),
+            (Counts{2.5, 1, 1.5}));
+  EXPECT_EQ(run({.metric = Metric::kHistogram, .prediction = {}, .thresholds = 3}, shape, x, want, places),
+            (Counts{1.5, 2.5, 0, 2, 1, 0}));
+  const Shape sparse_shape{2, 2};
+  const std::vector<float> z{0.1f, 0.9f, 0.6f, 0.2f};
+  EXPECT_EQ(run({.metric = Metric::kSparseCategoricalAccuracy, .prediction = {}}, sparse_shape, z,
+                classes({1, 1}), rows)[0],
+            2.0);
+}
+
+// Weights of places, and a scale of the gradient that leaves the sum alone.
+TEST_F(MoreLosses, WeighPlacesAndScaleGradients) {
+  const Shape shape{2, 2, 1};
+  const auto kernel =
+      backend->loss({.loss = Loss::kMeanSquaredError, .prediction = plain(shape), .gradient_scale = 0.25});
+  const float x[] = {1.0f, 2.0f, 3.0f, 4.0f}, y[] = {0.0f, 0.0f, 0.0f, 0.0f}, w[] = {1.0f, 0.0f, 2.0f, 0.5f};
+  const auto* sum = number();
+  const auto* grad = result(plain(shape));
+  kernel->run(on(*kernel), raw(plain(shape), x)->tensor(), raw(plain(shape), y)->tensor(), sum->as<double>(),
+              grad->tensor(), raw(plain({2, 2}), w)->tensor());
+  EXPECT_DOUBLE_EQ(value(sum), (1.0 + 0.0 + 18.0 + 8.0) / 2.0);
+  const std::vector<float> got = grad->read<float>();
+  const float scale = 0.25f * 2.0f / 2.0f * state.inverse_batch;
+  for (size_t i = 0; i < 4; ++i) EXPECT_FLOAT_EQ(got[i], scale * w[i] * x[i]) << i;
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "models/graph/plan.h"
+#include "runtime/data/array_source.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/kernels/cpu/cpu_backend.h"
 #include "tests/models/two_devices.h"
@@ -214,7 +215,7 @@ TEST(DeviceScope, AFailureOnOneDeviceEndsThePass) {
   allocate_gradients(network, *groups.devices[0]);
   std::vector<float> x(4 * 14 * 24, 0.5f), labels{0, 1, 0, 1};
   const Tensor input{{.shape = {4, 14, 24}}, x.data()};
-  const Batch batch{.rows = 4, .inputs = {input, input}, .label = {{.shape = {4, 1}}, labels.data()}};
+  const Batch batch{.rows = 4, .inputs = {input, input}, .labels = {{{.shape = {4, 1}}, labels.data()}}};
   double loss = 0.0;
   const StepState state{.inverse_batch = 0.25f};
   const Execution on{.stream = network.stream(), .state = &state};
@@ -291,6 +292,59 @@ TEST(DeviceScope, ModelsTrainPredictAndSaveAsOnOneDevice) {
       }
     }
     EXPECT_EQ(other->json, one.json) << "Keras saves no devices";
+  }
+}
+
+// Two losses on two devices, and a shared layer of which one call leads to an output without a loss.
+TEST(DeviceScope, SeveralOutputsTrainAsOnOneDevice) {
+  constexpr size_t kSamples = 10;
+  std::vector<float> x(kSamples * 4), y(kSamples * 3);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 37 % 101) / 101.0f - 0.5f;
+  for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<float>(i * 53 % 89) / 89.0f;
+  const ArraySource data(ArraysData{
+      .inputs = {{.shape = {4}, .values = x}},
+      .labels = {{.shape = {3}, .values = y}, {.shape = {3}, .values = y}, {.shape = {3}, .values = y}}});
+  struct Seen {
+    std::vector<std::pair<std::string, std::vector<double>>> history;
+    std::vector<std::vector<float>> predictions, weights;
+  };
+  const auto train = [&](int first, int second) {
+    const auto in = layers::Input({.shape = {4}});
+    const layers::Dense shared{.units = 3, .activation = "tanh"};
+    SymbolicTensor a, b, c;
+    {
+      const auto scope = device_scope(first);
+      a = shared(layers::Dense{.units = 5, .activation = "tanh"}(in));
+    }
+    {
+      const auto scope = device_scope(second);
+      b = layers::Dense{.units = 3, .kernel_regularizer = {.l2 = 0.01}}(a);
+      c = shared(layers::Dense{.units = 5}(b));
+    }
+    Model model({in}, {a, b, c}, {.seed = 4});
+    model.compile({.optimizer = SGD{.learning_rate = 0.1},
+                   .loss = std::vector<LossConfig>{"mae", "mse", ""},
+                   .loss_weights = {0.5, 2.0, 1.0},
+                   .metrics = {"mae"}});
+    const History history = model.fit(data, {.batch_size = 4, .epochs = 3});
+    return Seen{history.history, model.predict_outputs(data, 4), model.get_weights()};
+  };
+  const Seen one = train(0, 0);
+  for (const Seen& other : {train(0, 1), train(1, 0), train(1, 1)}) {
+    ASSERT_EQ(other.history.size(), one.history.size());
+    for (size_t i = 0; i < one.history.size(); ++i) {
+      EXPECT_NEAR(other.history[i].second.back(), one.history[i].second.back(), 1e-6) << one.history[i].first;
+    }
+    for (size_t w = 0; w < one.weights.size(); ++w) {
+      for (size_t i = 0; i < one.weights[w].size(); ++i) {
+        ASSERT_NEAR(other.weights[w][i], one.weights[w][i], 1e-6) << w;
+      }
+    }
+    for (size_t o = 0; o < one.predictions.size(); ++o) {
+      for (size_t i = 0; i < one.predictions[o].size(); ++i) {
+        ASSERT_NEAR(other.predictions[o][i], one.predictions[o][i], 1e-6) << o;
+      }
+    }
   }
 }
 

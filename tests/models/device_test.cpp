@@ -431,11 +431,12 @@ std::vector<double> losses_of_growing_batches(KernelBackend& backend, Communicat
     Batch& batch = batches.emplace_back();
     batch.rows = rows;
     batch.inputs.resize(1);
+    batch.labels.resize(1);
     batch.inputs[0].desc.shape = {rows, 12, 12, 1};
     batch.inputs[0].data = memory.emplace_back(device.allocate(rows * 144 * 4)).data();
-    batch.label.desc.shape = {rows};
-    batch.label.desc.dtype = DType::kI32;
-    batch.label.data = memory.emplace_back(device.allocate(rows * 4)).data();
+    batch.labels[0].desc.shape = {rows};
+    batch.labels[0].desc.dtype = DType::kI32;
+    batch.labels[0].data = memory.emplace_back(device.allocate(rows * 4)).data();
     std::vector<float> input(static_cast<size_t>(rows * 144));
     std::vector<int32_t> labels(static_cast<size_t>(rows));
     for (size_t row = 0; row < labels.size(); ++row) {
@@ -443,7 +444,7 @@ std::vector<double> losses_of_growing_batches(KernelBackend& backend, Communicat
                            std::as_writable_bytes(std::span(&labels[row], 1)));
     }
     stream.copy(batch.inputs[0].data, input.data(), batch.inputs[0].bytes());
-    stream.copy(batch.label.data, labels.data(), batch.label.bytes());
+    stream.copy(batch.labels[0].data, labels.data(), batch.labels[0].bytes());
     stream.synchronize();
   }
   before_passes();

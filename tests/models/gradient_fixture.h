@@ -123,8 +123,8 @@ class GradientTest : public ::testing::Test {
     std::vector<float> label_floats = to_floats(label);
     std::vector<int32_t> classes(label.values.begin(), label.values.end());
     const bool sparse = loss == Loss::kSparseCategoricalCrossentropy;
-    batch.label = {{.shape = label.shape, .dtype = sparse ? DType::kI32 : DType::kF32},
-                   sparse ? static_cast<void*>(classes.data()) : label_floats.data()};
+    batch.labels = {{{.shape = label.shape, .dtype = sparse ? DType::kI32 : DType::kF32},
+                     sparse ? static_cast<void*>(classes.data()) : label_floats.data()}};
 
     std::memset(network.arena().data(), 0xFF, static_cast<size_t>(network.arena().bytes()));
     double sum[1] = {0.0};
@@ -180,7 +180,8 @@ class GradientTest : public ::testing::Test {
     }
     const Array expected = out.value(evaluation);
     std::vector<float> got(expected.values.size());
-    network.predict({.stream = network.stream()}, batch, got);
+    const std::span<float> place(got);
+    network.predict({.stream = network.stream()}, batch, std::span(&place, 1));
     EXPECT_LE(relative_error(to_array(got, expected.shape), expected), 1e-5);
   }
 

@@ -143,7 +143,7 @@ Result run(uint32_t seed, bool reuse, int64_t* arena) {
   std::vector<int32_t> labels{0, 1, 2, 3, 0};
   const Batch batch{.rows = kRows,
                     .inputs = {{{.shape = {kRows, 6, 6, 3}}, input.data()}},
-                    .label = {{.shape = {kRows}, .dtype = DType::kI32}, labels.data()}};
+                    .labels = {{{.shape = {kRows}, .dtype = DType::kI32}, labels.data()}}};
   const auto poison = [&] {  // reads of memory that nobody wrote give NaN
     std::memset(network.arena().data(), 0xFF, static_cast<size_t>(network.arena().bytes()));
   };
@@ -163,7 +163,8 @@ Result run(uint32_t seed, bool reuse, int64_t* arena) {
   }
   poison();
   result.prediction.resize(kRows * 4);
-  network.predict({.stream = network.stream()}, batch, result.prediction);
+  const std::span<float> place(result.prediction);
+  network.predict({.stream = network.stream()}, batch, std::span(&place, 1));
   return result;
 }
 

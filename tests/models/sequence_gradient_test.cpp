@@ -199,11 +199,12 @@ TEST_F(SequenceGradientTest, BothDirectionsAreTwoLayers) {
   const Graph first({in}, {there}, 1), second({in}, {back}, 1);
   const Graph pair({in}, {layers::Bidirectional{.of = of}(in)}, 1);
   std::vector<float> x = to_floats(random_array({kRows, 5, 3}, 7));
-  const Batch batch{.rows = kRows, .inputs = {{{.shape = {kRows, 5, 3}}, x.data()}}, .label = {}};
+  const Batch batch{.rows = kRows, .inputs = {{{.shape = {kRows, 5, 3}}, x.data()}}, .labels = {}};
   const auto predict = [&](const Graph& graph) {
     GraphNetwork network(graph, *backend, {.nominal_rows = kRows});
     std::vector<float> out(static_cast<size_t>(kRows * graph.outputs()[0].shape().elements()));
-    network.predict({.stream = network.stream()}, batch, out);
+    const std::span<float> place(out);
+    network.predict({.stream = network.stream()}, batch, std::span(&place, 1));
     return out;
   };
   const auto give = [](const Graph& from, const Graph& to, size_t begin) {
@@ -234,7 +235,7 @@ TEST(SequenceLayers, EmbeddingsLearn) {
   std::vector<float> numbers{0.0f, 4.0f, 4.0f, 1.0f, 0.0f, 4.0f}, labels(12, 0.0f);
   Batch batch{.rows = 2,
               .inputs = {{{.shape = {2, 3}}, numbers.data()}},
-              .label = {{.shape = {2, 6}}, labels.data()}};
+              .labels = {{{.shape = {2, 6}}, labels.data()}}};
   double sum[1] = {0.0};
   const StepState state{.inverse_batch = 0.5f};
   network.forward({.stream = network.stream(), .state = &state}, batch, Mode::kTraining, sum);

@@ -63,7 +63,7 @@ std::vector<StepResult> gradients_of_steps(int ranks, const std::vector<Weights>
                                 .first_row = share.first_row,
                                 .inverse_batch = 1.0f / static_cast<float>(share.global_rows)};
           double sums[1] = {0.0};
-          const Batch batch{.rows = share.rows, .inputs = {loaded.input}, .label = loaded.labels};
+          const Batch batch{.rows = share.rows, .inputs = loaded.inputs, .labels = loaded.labels};
           const Execution on{.stream = network.stream(), .state = &state};
           if (share.rows > 0) network.forward(on, batch, Mode::kTraining, sums);
           sync.begin(on.stream);

@@ -155,6 +155,81 @@ TEST(SampleWeights, AreRefusedWhereTheyDoNotFit) {
   EXPECT_THAT(fit({}, {{0, -1.0}}), ThrowsMessage<InvalidArgument>(HasSubstr("class 0 is -1")));
 }
 
+// Classes of one-hot rows are their columns; sample and class weights multiply.
+TEST(ClassWeights, TakeTheClassFromTheColumnOfARow) {
+  const auto data = numbers({1, 0, 0, 1, 0, 0}, {0, 1, 0, 0, 0, 1}, 3);
+  Sequential model({layers::Input({.shape = {3}}), layers::Dense{.units = 3, .use_bias = false}});
+  model.set_weights({{1, 0, 0, 0, 1, 0, 0, 0, 1}});
+  model.compile({.optimizer = SGD{.learning_rate = 0.0}, .loss = "mse", .weighted_metrics = {"mse"}});
+  const auto fit = [&](const ModelFitOptions& options) { return model.fit(*data, options); };
+  const History history =
+      fit({.batch_size = 2, .sample_weight = {3, 1}, .class_weight = {{0, 1.0}, {1, 5.0}, {2, 7.0}}});
+  // Both rows are off in two of three columns: 2 / 3 each, with weights 3 * 5 and 1 * 7.
+  EXPECT_NEAR(history.at("loss")[0], (15.0 + 7.0) * 2.0 / 3.0 / 2.0, 1e-5);
+  EXPECT_NEAR(history.at("mse")[0], 2.0 / 3.0, 1e-6);
+  EXPECT_THAT(
+      [&] {
+        fit({.class_weight = {{0, 1.0}, {1, 5.0}}});
+      },
+      ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("classes 0 to 1"), HasSubstr("3 classes"))));
+  EXPECT_THAT(
+      [&] {
+        fit({.class_weight = {{-1, 1.0}, {0, 5.0}, {1, 5.0}}});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("class -1")));
+  EXPECT_THAT(
+      [&] {
+        fit({.class_weight = {{0, 1.0}, {1, NAN}, {2, 1.0}}});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("class 1 is nan")));
+}
+
+// What tf.keras calls right: above one half, not at it.
+TEST(BinaryAccuracy, CountsAHalfAsNo) {
+  const auto data = numbers({0.5f, 0.5f, 0.75f, 0.25f}, {0, 1, 1, 0});
+  Model model = identity("mse", {"accuracy"});
+  EXPECT_EQ(value_of(model.evaluate(*data), "accuracy"), 0.75);
+}
+
+TEST(Fit, RefusesDataOfOtherRanksAndTypes) {
+  Model model = identity("mse");
+  const auto fit = [&](ArrayData data, const ModelFitOptions& options = {}) {
+    data.name = "given";
+    model.fit(ArraySource(std::move(data)), options);
+  };
+  const std::vector<float> four(4, 1.0f);
+  EXPECT_THAT([&] { fit({.input_shape = {}, .input = four, .label_shape = {1}, .labels = four}); },
+              ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("shape (1,)"), HasSubstr("given has ()"))));
+  EXPECT_THAT(
+      [&] {
+        fit({.input_shape = {1, 1}, .input = four, .label_shape = {1}, .labels = four});
+      },
+      ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("shape (1,)"), HasSubstr("given has (1, 1)"))));
+  EXPECT_THAT(
+      [&] { fit({.input_shape = {1}, .input = four, .label_shape = {}, .labels = four}); },
+      ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("float32 labels of shape (1,)"), HasSubstr("given"))));
+  EXPECT_THAT(
+      [&] {
+        fit({.input_shape = {1}, .input = four, .label_shape = {1}, .labels = std::vector<int32_t>(4, 1)});
+      },
+      ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("float32 labels"), HasSubstr("int32"))));
+  const ArrayData good{.input_shape = {1}, .input = four, .label_shape = {1}, .labels = four};
+  EXPECT_THAT([&] { fit(good, {.sample_weight = std::vector<float>(8, 1.0f)}); },
+              ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("8 weights"), HasSubstr("4 samples"))));
+  EXPECT_THAT(
+      [&] {
+        fit(good, {.sample_weight = {1, 1, NAN, 1}});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("sample 2 is nan")));
+  EXPECT_THAT([&] { fit(good, {.batch_size = -4}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("batch_size must be at least 1, got -4")));
+  for (const double split : {-0.5, 1.0, 0.9}) {  // the last one leaves nothing to train on
+    EXPECT_THROW(fit(good, {.validation_split = split}), InvalidArgument) << split;
+  }
+  const ArraySource other({.input_shape = {1}, .input = four, .label_shape = {1, 1}, .labels = four});
+  EXPECT_THROW(fit(good, {.validation_data = &other}), InvalidArgument);
+}
+
 TEST(SumReduction, AddsUpSamplesAndWeighsBatchesByTheirRows) {
   const auto data = numbers({1, 2, 3}, {0, 0, 0});
   const LossConfig loss{"mse", {.reduction = Reduction::kSum}};

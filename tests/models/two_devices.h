@@ -103,7 +103,7 @@ inline Trained descend(const Graph& graph, std::span<KernelBackend* const> backe
     for (float& value : values) value = static_cast<float>(random() % 2001) / 1000.0f - 1.0f;
     batch.inputs.push_back(on_device(desc, values));
   }
-  batch.label = on_device({.shape = {kRows, 1}}, {0, 1, 1, 0, 1, 0});
+  batch.labels = {on_device({.shape = {kRows, 1}}, {0, 1, 1, 0, 1, 0})};
   StepState state{.seed = 3, .inverse_batch = 1.0f / kRows};
   const Buffer device_state = device.allocate(sizeof(StepState)), sums = device.allocate(sizeof(double));
   Trained trained;
@@ -129,8 +129,9 @@ inline Trained descend(const Graph& graph, std::span<KernelBackend* const> backe
   for (const Parameter* parameter : network.parameters()) {
     trained.weights.push_back(read_canonical(parameter->value, backend, stream));
   }
-  trained.prediction.resize(static_cast<size_t>(kRows * network.output_shape().elements()));
-  network.predict({.stream = stream}, batch, trained.prediction);
+  trained.prediction.resize(static_cast<size_t>(kRows * network.output_shapes().front().elements()));
+  const std::span<float> place(trained.prediction);
+  network.predict({.stream = stream}, batch, std::span(&place, 1));
   stream.synchronize();
   return trained;
 }

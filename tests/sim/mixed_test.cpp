@@ -21,7 +21,9 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/local/local_communicator.h"
 #include "runtime/data/array_source.h"
+#include "runtime/device/cpu/cpu_device.h"
 #include "runtime/kernels/backend.h"
+#include "runtime/kernels/cpu/cpu_backend.h"
 #include "runtime/launch/gpu_loader.h"
 #include "runtime/train/callbacks/terminate_on_nan.h"
 
@@ -321,6 +323,88 @@ TEST(Mixed, TheHostRefuses16Bits) {
                Unavailable);
   model.compile({.loss = "sparse_categorical_crossentropy", .precision = Precision::kTF32});
   model.fit(training_data(), {.batch_size = 16});
+}
+
+// Two inputs and two outputs, weights in time steps, a metric that counts them: the same work on devices,
+// whose steps are replayed, as on the host.
+struct HeadsSeen {
+  std::vector<std::pair<std::string, std::vector<double>>> history;
+  Logs evaluation;
+  std::vector<std::vector<float>> predictions;
+  bool operator==(const HeadsSeen&) const = default;
+};
+
+HeadsSeen train_heads(Communicator& comm, KernelBackend& backend, Precision precision) {
+  std::vector<float> steps(40 * 4 * 3), numbers(40 * 2), wanted(40 * 4), weights(40 * 4);
+  std::vector<int32_t> kinds(40);
+  for (size_t i = 0; i < steps.size(); ++i) steps[i] = static_cast<float>(i * 37 % 101) / 101.0f - 0.5f;
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i * 53 % 89) / 89.0f - 0.5f;
+  for (size_t i = 0; i < wanted.size(); ++i) wanted[i] = steps[3 * i] - 0.5f * steps[3 * i + 1];
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i % 3);
+  for (size_t i = 0; i < kinds.size(); ++i) kinds[i] = static_cast<int32_t>(numbers[2 * i] > 0.0f);
+  const ArraySource data(ArraysData{
+      .inputs = {{.shape = {4, 3}, .values = steps}, {.shape = {2}, .values = numbers}},
+      .labels = {{.shape = {4, 1}, .values = wanted}, {.shape = {}, .values = kinds, .classes = 2}}});
+
+  const auto a = layers::Input({.shape = {4, 3}}), b = layers::Input({.shape = {2}});
+  const auto inner = layers::Dense{.units = 8, .activation = "tanh"}(a);
+  const auto trunk = layers::Concatenate{}({layers::Flatten{}(inner), b});
+  Model own({a, b}, {layers::Dense{.units = 1, .name = "each"}(inner),
+                     layers::Dense{.units = 2, .activation = "softmax", .name = "kind"}(trunk)});
+  Model model = multi_gpu_model(own, comm, backend);
+  model.compile({.optimizer = Adam{.learning_rate = 0.01},
+                 .loss = std::vector<LossConfig>{"mse", "sparse_categorical_crossentropy"},
+                 .loss_weights = {1.0, 0.5},
+                 .metrics = std::vector<std::vector<MetricConfig>>{{"mae"}, {"accuracy"}},
+                 .weighted_metrics = std::vector<std::vector<MetricConfig>>{{"mae", "auc"}, {}},
+                 .precision = precision});
+  const SampleWeights by_output(std::vector<std::vector<float>>{weights, {}});
+  const History history =
+      model.fit(data, {.batch_size = 8, .epochs = 4, .shuffle = false, .sample_weight = by_output});
+  return {history.history, model.evaluate(data, 16, by_output), model.predict_outputs(data, 16)};
+}
+
+TEST(SeveralOutputs, TrainOnDevicesAsOnTheHost) {
+  HeadsSeen host;
+  run_ranks(1, [&](Communicator& comm) {
+    const auto device = make_cpu_device(1);
+    const auto backend = make_cpu_backend(*device);
+    host = train_heads(comm, *backend, Precision::kF32);
+  });
+  const auto on_devices = [](int ranks, Precision precision) {
+    HeadsSeen seen;
+    run_ranks(ranks, [&](Communicator& rank) {
+      const auto device = gpus().make_device(rank.rank());
+      const auto backend = gpus().make_backend(*device);
+      const auto comm = gpus().make_communicator(rank, *device, {});
+      HeadsSeen own = train_heads(*comm, *backend, precision);
+      if (rank.rank() == 0) seen = std::move(own);
+    });
+    return seen;
+  };
+  const auto expect_near = [&](const HeadsSeen& seen, double tolerance) {
+    ASSERT_EQ(seen.history.size(), host.history.size());
+    for (size_t i = 0; i < host.history.size(); ++i) {
+      EXPECT_EQ(seen.history[i].first, host.history[i].first);
+      EXPECT_NEAR(seen.history[i].second.back(), host.history[i].second.back(), tolerance)
+          << host.history[i].first;
+    }
+    for (size_t i = 0; i < host.evaluation.size(); ++i) {
+      EXPECT_NEAR(seen.evaluation[i].second, host.evaluation[i].second, tolerance)
+          << host.evaluation[i].first;
+    }
+    for (size_t i = 0; i < host.predictions.size(); ++i) {
+      EXPECT_THAT(seen.predictions[i],
+                  testing::Pointwise(testing::FloatNear(static_cast<float>(tolerance)), host.predictions[i]));
+    }
+  };
+  EXPECT_LT(host.history[0].second.back(), 0.8 * host.history[0].second.front());
+  for (const int ranks : {1, 2}) {
+    const HeadsSeen seen = on_devices(ranks, Precision::kF32);
+    expect_near(seen, 2e-5);
+    EXPECT_EQ(on_devices(ranks, Precision::kF32), seen);
+    expect_near(on_devices(ranks, Precision::kF16), 2e-2);
+  }
 }
 
 }  // namespace

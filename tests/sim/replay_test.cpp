@@ -263,10 +263,10 @@ class AwkwardNetwork final : public Network {
     if (kind_ == Kind::kSaysSo) return std::nullopt;
     return network_.replay_memory();
   }
-  void predict(const Execution& on, const Batch& batch, std::span<float> out) override {
-    network_.predict(on, batch, out);
+  void predict(const Execution& on, const Batch& batch, std::span<const std::span<float>> outputs) override {
+    network_.predict(on, batch, outputs);
   }
-  Shape output_shape() const override { return network_.output_shape(); }
+  std::vector<Shape> output_shapes() const override { return network_.output_shapes(); }
 
  private:
   GraphNetwork& network_;

@@ -206,8 +206,9 @@ class WrappedLoss final : public Wrapped<LossKernel> {
 class WrappedMetric final : public Wrapped<MetricKernel> {
  public:
   using Wrapped::Wrapped;
-  void run(const Execution& on, const Tensor& prediction, const Tensor& label, double* sum) override {
-    queue(&MetricKernel::run, on, prediction, label, sum);
+  void run(const Execution& on, const Tensor& prediction, const Tensor& label, double* sum,
+           const Tensor& weights) override {
+    queue(&MetricKernel::run, on, prediction, label, sum, weights);
   }
 };
 

@@ -74,7 +74,7 @@ void FakeNetwork::forward(const Execution& on, const Batch& batch, Mode mode, st
   for (int64_t row = 0; row < batch.rows; ++row) {
     run(batch.inputs[0].as<float>() + row * options_.inputs, row);
     const double* output = output_.data() + row * c;
-    const int32_t label = batch.label.as<int32_t>()[row];
+    const int32_t label = batch.labels[0].as<int32_t>()[row];
     sums[0] -= std::log(output[label]);
     sums[1] += std::max_element(output, output + c) - output == label ? 1.0 : 0.0;
   }
@@ -99,7 +99,7 @@ void FakeNetwork::backward(const Execution&, GradSink& sink) {
     const float* input = batch_->inputs[0].as<float>() + row * n;
     const double* hidden = hidden_.data() + row * h;
     double* d_output = output_.data() + row * c;
-    d_output[batch_->label.as<int32_t>()[row]] -= 1.0;
+    d_output[batch_->labels[0].as<int32_t>()[row]] -= 1.0;
     for (int64_t k = 0; k < c; ++k) d_b2_[static_cast<size_t>(k)] += d_output[k];
     for (int64_t j = 0; j < h; ++j) {
       double d_hidden = 0.0;
@@ -127,7 +127,8 @@ void FakeNetwork::backward(const Execution&, GradSink& sink) {
   finish(kW1, d_w1_);
 }
 
-void FakeNetwork::predict(const Execution&, const Batch& batch, std::span<float> out) {
+void FakeNetwork::predict(const Execution&, const Batch& batch, std::span<const std::span<float>> outputs) {
+  const std::span<float> out = outputs[0];
   for (int64_t row = 0; row < batch.rows; ++row) {
     run(batch.inputs[0].as<float>() + row * options_.inputs, row);
   }

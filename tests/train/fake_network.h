@@ -31,8 +31,8 @@ class FakeNetwork : public Network {
   void prepare(int64_t rows, Mode mode) override { prepared.insert({rows, mode}); }
   void forward(const Execution& on, const Batch& batch, Mode mode, std::span<double> sums) override;
   void backward(const Execution& on, GradSink& sink) override;
-  void predict(const Execution& on, const Batch& batch, std::span<float> out) override;
-  Shape output_shape() const override { return {options_.classes}; }
+  void predict(const Execution& on, const Batch& batch, std::span<const std::span<float>> outputs) override;
+  std::vector<Shape> output_shapes() const override { return {{options_.classes}}; }
 
   Parameter& parameter(size_t index) { return storage_[index]; }
   std::vector<float> weights() const;          // of all parameters

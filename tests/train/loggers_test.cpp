@@ -69,6 +69,39 @@ TEST_F(Loggers, CsvQuotesNamesAndTakesAnotherSeparator) {
   EXPECT_EQ(contents(path("log.csv")), "epoch;\"a;b\";\"say \"\"x\"\"\"\r\n0;1;2.5\r\n");
 }
 
+// Mixed precision: what was skipped, and under which scale.
+TEST_F(Loggers, WriteSkippedStepsAndTheLossScaleWhereThereIsOne) {
+  CsvLogger csv({.path = path("log.csv")});
+  JsonLinesLogger json(path("log.jsonl"));
+  RunReport run;
+  run.scales_losses = true;
+  StepReport step;
+  step.samples = 8;
+  step.loss = 1.5;
+  step.loss_scale = 512.0;
+  step.skipped = true;
+  EpochReport report = epoch(0, {{"loss", 0.5}});
+  report.loss_scale = 256.0;
+  report.skipped_steps = 1;
+  for (Callback* callback : {static_cast<Callback*>(&csv), static_cast<Callback*>(&json)}) {
+    callback->on_train_begin(run);
+    callback->on_epoch_begin(0);
+    callback->on_step_end(step);
+    callback->on_epoch_end(report);
+    callback->on_train_end({});
+  }
+  EXPECT_EQ(contents(path("log.csv")), "epoch,loss,loss_scale,skipped_steps\r\n0,0.5,256,1\r\n");
+  std::istringstream lines(contents(path("log.jsonl")));
+  std::vector<nlohmann::json> rows;
+  for (std::string line; std::getline(lines, line);) rows.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0]["loss_scale"], 512.0);
+  EXPECT_EQ(rows[0]["skipped"], true);
+  EXPECT_EQ(rows[1]["loss_scale"], 256.0);
+  EXPECT_EQ(rows[1]["skipped_steps"], 1);
+  EXPECT_EQ(rows[2]["skipped_steps"], 1);
+}
+
 TEST_F(Loggers, CsvAppends) {
   for (int run = 0; run < 2; ++run) {
     CsvLogger csv({.path = path("log.csv"), .append = true});

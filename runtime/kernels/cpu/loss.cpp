@@ -177,6 +177,21 @@ RowLoss row_loss(const LossSpec& spec) {
   });
 }
 
+// The weight of a position.
+class WeightOf {
+ public:
+  WeightOf(const Tensor& weights, int64_t positions)
+      : weights_(weights.as<const float>()),
+        each_(weights_ != nullptr ? positions / weights.desc.elements() : 1) {}
+  double operator()(int64_t position) const {
+    return weights_ != nullptr ? static_cast<double>(weights_[position / each_]) : 1.0;
+  }
+
+ private:
+  const float* weights_;
+  int64_t each_;  // positions that share a weight
+};
+
 // Losses work on few numbers (rows times classes) in one thread. Where a row holds several predictions
 // (axes between the first and the last), its loss is their mean.
 class CpuLoss final : public LossKernel {
@@ -187,6 +202,7 @@ class CpuLoss final : public LossKernel {
                                    spec.prediction.shape[spec.prediction.shape.rank() - 1])),
         delta_(static_cast<double>(spec.delta)),
         sum_positions_(spec.sum_positions),
+        gradient_scale_(spec.gradient_scale),
         sparse_(spec.loss == Loss::kSparseCategoricalCrossentropy),
         classes_(spec.prediction.shape[spec.prediction.shape.rank() - 1]),
         positions_(spec.prediction.elements() / classes_),
@@ -203,8 +219,8 @@ class CpuLoss final : public LossKernel {
            const Tensor& grad, const Tensor& weights) override {
     RONDO_CHECK(!grad || on.state != nullptr);
     const double share = sum_positions_ ? 1.0 : 1.0 / static_cast<double>(per_row_);
-    const double scale = grad ? static_cast<double>(on.state->inverse_batch) * share : 0.0;
-    const auto* row_weights = weights.as<const float>();
+    const double scale = grad ? static_cast<double>(on.state->inverse_batch) * share * gradient_scale_ : 0.0;
+    const WeightOf weight_of(weights, positions_);
     RowArguments row{smoothing_,
                      delta_,
                      prediction.as<const float>(),
@@ -220,7 +236,7 @@ class CpuLoss final : public LossKernel {
         require(row.label >= 0 && row.label < classes_, "label {} at row {} is outside of 0..{}", row.label,
                 i / per_row_, classes_ - 1);
       }
-      const double weight = row_weights != nullptr ? static_cast<double>(row_weights[i / per_row_]) : 1.0;
+      const double weight = weight_of(i);
       row.weight = scale * weight;
       const double value = loss_(row);
       if (weight != 0.0) {
@@ -240,6 +256,7 @@ class CpuLoss final : public LossKernel {
   loss::Smoothing smoothing_;
   double delta_;
   bool sum_positions_;
+  double gradient_scale_;
   bool sparse_;
   int64_t classes_, positions_, per_row_;
   TensorDesc label_;
@@ -259,24 +276,34 @@ class CpuMetric final : public MetricKernel {
         per_row_(positions_ / spec.prediction.shape[0]) {}
   std::string implementation() const override { return "loop"; }
 
-  void run(const Execution&, const Tensor& prediction, const Tensor& label, double* sums) override {
+  void run(const Execution&, const Tensor& prediction, const Tensor& label, double* sums,
+           const Tensor& weights) override {
     const auto* x = prediction.as<const float>();
-    if (spec_.metric == Metric::kConfusion) return confusion(x, label.as<const float>(), sums);
-    if (spec_.metric == Metric::kHistogram) return histogram(x, label.as<const float>(), sums);
+    const WeightOf weight_of(weights, positions_);
+    if (spec_.metric == Metric::kConfusion) return confusion(x, label.as<const float>(), weight_of, sums);
+    if (spec_.metric == Metric::kHistogram) return histogram(x, label.as<const float>(), weight_of, sums);
     double total = 0.0;
     for (int64_t i = 0; i < positions_; ++i, x += classes_) {
-      if (spec_.metric == Metric::kSparseCategoricalAccuracy) {
-        total += first_maximum(x, classes_) == label.as<const int32_t>()[i] ? 1.0 : 0.0;
-      } else if (spec_.metric == Metric::kSparseTopKCategoricalAccuracy) {
-        total += among_top(x, label.as<const int32_t>()[i]);
-      } else {
-        total += row(x, label.as<const float>() + i * classes_);
-      }
+      const double weight = weight_of(i);
+      if (weight != 0.0) total += of_position(x, label, i) * weight;
     }
     *sums = total / static_cast<double>(per_row_);
   }
 
  private:
+  double of_position(const float* x, const Tensor& label, int64_t i) const {
+    switch (spec_.metric) {
+      case Metric::kOnes:
+        return 1.0;
+      case Metric::kSparseCategoricalAccuracy:
+        return first_maximum(x, classes_) == label.as<const int32_t>()[i] ? 1.0 : 0.0;
+      case Metric::kSparseTopKCategoricalAccuracy:
+        return among_top(x, label.as<const int32_t>()[i]);
+      default:
+        return row(x, label.as<const float>() + i * classes_);
+    }
+  }
+
   static float logit(float p) { return std::log(p / (1.0f - p)); }
 
   double row(const float* x, const float* y) const {
@@ -306,18 +333,19 @@ class CpuMetric final : public MetricKernel {
     return more < spec_.k ? 1.0 : 0.0;
   }
 
-  void confusion(const float* x, const float* y, double* sums) const {
+  void confusion(const float* x, const float* y, const WeightOf& weight_of, double* sums) const {
     sums[0] = sums[1] = sums[2] = 0.0;
     for (int64_t i = 0; i < positions_ * classes_; ++i) {
       const bool above = x[i] > threshold_, positive = y[i] != 0.0f;
-      if (above || positive) sums[!above ? 2 : positive ? 0 : 1] += 1.0;
+      if (above || positive) sums[!above ? 2 : positive ? 0 : 1] += weight_of(i / classes_);
     }
   }
 
-  void histogram(const float* x, const float* y, double* sums) const {
+  void histogram(const float* x, const float* y, const WeightOf& weight_of, double* sums) const {
     std::fill_n(sums, 2 * spec_.thresholds, 0.0);
     for (int64_t i = 0; i < positions_ * classes_; ++i) {
-      sums[histogram_bucket(x[i], spec_.thresholds) + (y[i] != 0.0f ? 0 : spec_.thresholds)] += 1.0;
+      sums[histogram_bucket(x[i], spec_.thresholds) + (y[i] != 0.0f ? 0 : spec_.thresholds)] +=
+          weight_of(i / classes_);
     }
   }
 

@@ -22,6 +22,12 @@ struct Sizes {
   int64_t parts_bytes() const { return positions * static_cast<int64_t>(sizeof(double)); }
 };
 
+template <class Arguments>
+void set_weights(Arguments& a, const Tensor& weights) {
+  a.weights = weights.as<const float>();
+  if (a.weights != nullptr) a.per_weight = a.positions / weights.desc.elements();
+}
+
 class CudaLoss final : public LossKernel {
  public:
   CudaLoss(Device& device, const LossSpec& spec)
@@ -33,7 +39,7 @@ class CudaLoss final : public LossKernel {
     arguments_.smoothing =
         loss::smoothing(spec.loss, static_cast<double>(spec.label_smoothing), sizes_.classes);
     arguments_.delta = static_cast<double>(spec.delta);
-    arguments_.per_row = sizes_.positions / spec.prediction.shape[0];
+    arguments_.gradient_scale = spec.gradient_scale;
     arguments_.share = spec.sum_positions ? 1.0 : sizes_.share;
     if (!sparse()) return;
     const auto extents = spec.prediction.shape.extents();
@@ -49,7 +55,7 @@ class CudaLoss final : public LossKernel {
     a.prediction = prediction.as<const float>();
     a.label = sparse() ? nullptr : label.as<const float>();
     a.classes_of = sparse() ? label.as<const int32_t>() : nullptr;
-    a.weights = weights.as<const float>();
+    set_weights(a, weights);
     a.state = on.state;
     a.grad = grad.as<float>();
     a.parts = parts_.as<double>();
@@ -80,13 +86,15 @@ class CudaMetric final : public MetricKernel {
   }
   std::string implementation() const override { return "loop"; }
 
-  void run(const Execution& on, const Tensor& prediction, const Tensor& label, double* sums) override {
+  void run(const Execution& on, const Tensor& prediction, const Tensor& label, double* sums,
+           const Tensor& weights) override {
     const bool sparse = arguments_.metric == Metric::kSparseCategoricalAccuracy ||
                         arguments_.metric == Metric::kSparseTopKCategoricalAccuracy;
     MetricArguments a = arguments_;
     a.prediction = prediction.as<const float>();
-    a.label = sparse ? nullptr : label.as<const float>();
+    a.label = sparse || a.metric == Metric::kOnes ? nullptr : label.as<const float>();
     a.classes_of = sparse ? label.as<const int32_t>() : nullptr;
+    set_weights(a, weights);
     a.parts = parts_.as<double>();
     metric(handle_of(on.stream), a, sums);
   }

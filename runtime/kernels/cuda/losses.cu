@@ -23,8 +23,10 @@ struct RowLoss {
     const float* x = a.prediction + position * a.classes;
     const float* y = a.label != nullptr ? a.label + position * a.classes : nullptr;
     float* grad = a.grad != nullptr ? a.grad + position * a.classes : nullptr;
-    const double own = a.weights != nullptr ? static_cast<double>(a.weights[position / a.per_row]) : 1.0;
-    const double weight = grad != nullptr ? static_cast<double>(a.state->inverse_batch) * a.share * own : 0.0;
+    const double own = a.weights != nullptr ? static_cast<double>(a.weights[position / a.per_weight]) : 1.0;
+    const double weight = grad != nullptr
+                              ? static_cast<double>(a.state->inverse_batch) * a.share * a.gradient_scale * own
+                              : 0.0;
     const double value = of(x, y, position, weight, grad, team);
     // A row of weight 0 is as if it were not there, whatever it holds.
     for (int64_t c = team.rank(); own == 0.0 && grad != nullptr && c < a.classes; c += team.size()) {
@@ -201,18 +203,23 @@ RONDO_DEVICE inline int64_t first_maximum(const float* x, int64_t count, const T
   return at == count ? 0 : at;  // all NaN
 }
 
+RONDO_DEVICE double weight_of(const MetricArguments& a, int64_t position) {
+  return a.weights != nullptr ? static_cast<double>(a.weights[position / a.per_weight]) : 1.0;
+}
+
 struct RowMetric {
   MetricArguments a;
 
   RONDO_DEVICE void operator()(int64_t position, const Team& team) const {
     const float* x = a.prediction + position * a.classes;
     const float* y = a.label != nullptr ? a.label + position * a.classes : nullptr;
-    const double value = of(x, y, position, team);
-    if (team.rank() == 0) a.parts[position] = value;
+    const double value = of(x, y, position, team), weight = weight_of(a, position);
+    if (team.rank() == 0) a.parts[position] = weight == 0.0 ? 0.0 : value * weight;
   }
 
  private:
   RONDO_DEVICE double of(const float* x, const float* y, int64_t position, const Team& team) const {
+    if (a.metric == Metric::kOnes) return 1.0;
     if (a.metric == Metric::kSparseCategoricalAccuracy) {
       return first_maximum(x, a.classes, team) == a.classes_of[position] ? 1.0 : 0.0;
     }
@@ -259,7 +266,7 @@ struct Confusion {
     }
     for (int which = 0; which < 3; ++which) {
       const double count = team.sum(counts[which]);
-      if (team.rank() == 0) a.parts[which * a.positions + position] = count;
+      if (team.rank() == 0) a.parts[which * a.positions + position] = count * weight_of(a, position);
     }
   }
 };
@@ -274,7 +281,7 @@ struct Histogram {
     double count = 0.0;
     for (int64_t i = team.rank(); i < a.positions * a.classes; i += team.size()) {
       if ((a.label[i] != 0.0f) == positives && histogram_bucket(a.prediction[i], a.thresholds) == bucket) {
-        count += 1.0;
+        count += weight_of(a, i / a.classes);
       }
     }
     count = team.sum(count);
@@ -282,14 +289,18 @@ struct Histogram {
   }
 };
 
+template <class Arguments>
+Access reads_weights(const Arguments& a) {
+  return reads(a.weights, a.weights != nullptr ? a.positions / a.per_weight * kFloat : 0);
+}
+
 }  // namespace
 
 void loss(cudaStream_t stream, const LossArguments& a, double* sum) {
   const int64_t bytes = a.positions * a.classes * kFloat;
   launch_teams("loss", stream, a.positions, team_for(a.classes),
                {reads(a.prediction, bytes), reads(a.label, a.label != nullptr ? bytes : 0),
-                reads(a.classes_of, a.classes_of != nullptr ? a.positions * 4 : 0),
-                reads(a.weights, a.weights != nullptr ? a.positions / a.per_row * kFloat : 0),
+                reads(a.classes_of, a.classes_of != nullptr ? a.positions * 4 : 0), reads_weights(a),
                 reads(a.state, a.grad != nullptr ? static_cast<int64_t>(sizeof(StepState)) : 0),
                 writes(a.grad, a.grad != nullptr ? bytes : 0), writes(a.parts, a.positions * kDouble)},
                RowLoss{a});
@@ -302,12 +313,14 @@ void metric(cudaStream_t stream, const MetricArguments& a, double* sums) {
                label = reads(a.label, a.label != nullptr ? bytes : 0);
   if (a.metric == Metric::kHistogram) {
     launch_teams("histogram", stream, 2 * a.thresholds, 256,
-                 {prediction, label, writes(sums, 2 * a.thresholds * kDouble)}, Histogram{a, sums});
+                 {prediction, label, reads_weights(a), writes(sums, 2 * a.thresholds * kDouble)},
+                 Histogram{a, sums});
     return;
   }
   if (a.metric == Metric::kConfusion) {
     launch_teams("confusion", stream, a.positions, team_for(a.classes),
-                 {prediction, label, writes(a.parts, 3 * a.positions * kDouble)}, Confusion{a});
+                 {prediction, label, reads_weights(a), writes(a.parts, 3 * a.positions * kDouble)},
+                 Confusion{a});
     for (int which = 0; which < 3; ++which) {
       sum_parts(stream, a.parts + which * a.positions, a.positions, 1.0, sums + which);
     }
@@ -315,7 +328,7 @@ void metric(cudaStream_t stream, const MetricArguments& a, double* sums) {
   }
   launch_teams("metric", stream, a.positions, team_for(a.classes),
                {prediction, label, reads(a.classes_of, a.classes_of != nullptr ? a.positions * 4 : 0),
-                writes(a.parts, a.positions * kDouble)},
+                reads_weights(a), writes(a.parts, a.positions * kDouble)},
                RowMetric{a});
   sum_parts(stream, a.parts, a.positions, a.share, sums);
 }

@@ -15,7 +15,9 @@ struct CsvLoggerOptions {
 };
 
 // One line per epoch, as Keras' CSVLogger: epoch (from 0), then the values in alphabetical order of their
-// names, which the header gives; lines end with CR LF. Flushed after every line. For one rank only.
+// names, which the header gives; lines end with CR LF. Where losses are scaled (mixed precision), loss_scale
+// and skipped_steps are two of them, unless the logs have values of these names. Flushed after every line.
+// For one rank only.
 class CsvLogger : public Callback {
  public:
   // Throws FileError when the file cannot be written. Its contents are kept until training begins.
@@ -30,6 +32,7 @@ class CsvLogger : public Callback {
   char separator_;
   OutputFile file_;
   std::vector<std::string> columns_;  // fixed by the first epoch
+  bool scales_losses_ = false;
 };
 
 }  // namespace rondo

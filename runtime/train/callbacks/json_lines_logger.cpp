@@ -31,7 +31,9 @@ void append_number(Line& line, const char* name, double value) {
 
 JsonLinesLogger::JsonLinesLogger(const std::string& path) : file_(path, false) {}
 
-void JsonLinesLogger::on_train_begin(const RunReport&) {
+void JsonLinesLogger::on_train_begin(const RunReport& report) {
+  scales_losses_ = report.scales_losses;
+  skipped_steps_ = 0;
   file_.begin();
 }
 
@@ -47,6 +49,11 @@ Decision JsonLinesLogger::on_step_end(const StepReport& report) {
   fmt::format_to(std::back_inserter(line), ",\"samples\":{}", report.samples);
   append_number(line, "samples_per_s", rate(report.samples, report.epoch_seconds - step_began_));
   step_began_ = report.epoch_seconds;
+  if (scales_losses_) {
+    append_number(line, "loss_scale", report.loss_scale);
+    fmt::format_to(std::back_inserter(line), ",\"skipped\":{}", report.skipped);
+    skipped_steps_ += report.skipped ? 1 : 0;
+  }
   fmt::format_to(std::back_inserter(line), "}}\n");
   file_.write({line.data(), line.size()});
   return Decision::kContinue;
@@ -58,6 +65,10 @@ Decision JsonLinesLogger::on_epoch_end(const EpochReport& report) {
   row["samples"] = report.samples;
   row["seconds"] = report.seconds;
   row["samples_per_s"] = rate(report.samples, report.seconds);
+  if (scales_losses_) {
+    row["loss_scale"] = report.loss_scale;
+    row["skipped_steps"] = report.skipped_steps;
+  }
   file_.write(row.dump() + "\n");
   file_.flush();
   return Decision::kContinue;
@@ -79,19 +90,20 @@ void JsonLinesLogger::on_train_end(const EndReport& report) {
     mean.input_seconds += share * rank.input_seconds;
     mean.peak_memory_bytes = std::max(mean.peak_memory_bytes, rank.peak_memory_bytes);
   }
-  const Json row{{"event", "end"},
-                 {"epochs", report.epochs_done},
-                 {"steps", report.steps_done},
-                 {"samples", report.samples},
-                 {"seconds", report.seconds},
-                 {"samples_per_s", rate(report.samples, report.seconds)},
-                 {"stopped_by", report.stopped_by},
-                 {"stop_reason", report.stop_reason},
-                 {"peak_memory_bytes", mean.peak_memory_bytes},
-                 {"compute_seconds", mean.compute_seconds},
-                 {"communication_seconds", mean.communication_seconds},
-                 {"input_seconds", mean.input_seconds},
-                 {"ranks", ranks}};
+  Json row{{"event", "end"},
+           {"epochs", report.epochs_done},
+           {"steps", report.steps_done},
+           {"samples", report.samples},
+           {"seconds", report.seconds},
+           {"samples_per_s", rate(report.samples, report.seconds)},
+           {"stopped_by", report.stopped_by},
+           {"stop_reason", report.stop_reason},
+           {"peak_memory_bytes", mean.peak_memory_bytes},
+           {"compute_seconds", mean.compute_seconds},
+           {"communication_seconds", mean.communication_seconds},
+           {"input_seconds", mean.input_seconds},
+           {"ranks", ranks}};
+  if (scales_losses_) row["skipped_steps"] = skipped_steps_;
   file_.write(row.dump() + "\n");
   file_.flush();
 }

@@ -17,6 +17,9 @@ namespace rondo {
 //    "ranks":[{"rank","seconds","compute_seconds","communication_seconds","input_seconds",
 //              "peak_memory_bytes"},...]}
 //
+// Where losses are scaled (mixed precision), steps also have "loss_scale" and "skipped" (true or false),
+// epochs "loss_scale" and "skipped_steps", and the end "skipped_steps".
+//
 // The end's own peak memory is the largest of any rank, its seconds are means over ranks. Flushed after every
 // epoch and at the end. For one rank only.
 class JsonLinesLogger : public Callback {
@@ -35,6 +38,8 @@ class JsonLinesLogger : public Callback {
  private:
   OutputFile file_;
   double step_began_ = 0.0;  // in seconds of the epoch
+  bool scales_losses_ = false;
+  int64_t skipped_steps_ = 0;
 };
 
 }  // namespace rondo
