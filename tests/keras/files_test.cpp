@@ -80,8 +80,9 @@ TEST(Files, KeepOptimizersAndSchedules) {
         const bool as_it_was = describe(got) == describe(optimizer);
         const bool as_keras = read.index() == optimizer.index() && describe(got) == describe(read);
         EXPECT_TRUE(as_it_was || as_keras) << describe(got) << " instead of " << describe(optimizer);
-        EXPECT_EQ(again.compile_options()->loss.label_smoothing, 0.25);
-        EXPECT_EQ(again.compile_options()->loss.name, "categorical_crossentropy");
+        const auto& loss = std::get<LossConfig>(again.compile_options()->loss.value());
+        EXPECT_EQ(loss.label_smoothing, 0.25);
+        EXPECT_EQ(loss.name, "categorical_crossentropy");
       }
     }
   }

@@ -99,7 +99,8 @@ TEST(Train, GoesOnWithTheOptimizerOfTheFile) {
     EXPECT_EQ(after.optimizer_state().iterations, 4);
     const auto& nadam = std::get<Nadam>(after.compile_options()->optimizer);
     EXPECT_DOUBLE_EQ(nadam.learning_rate, 0.002);
-    EXPECT_EQ(after.compile_options()->loss.name, "sparse_categorical_crossentropy");
+    EXPECT_EQ(std::get<LossConfig>(after.compile_options()->loss.value()).name,
+              "sparse_categorical_crossentropy");
 
     ASSERT_EQ(run("--load " + folder.file(name) + " --learning-rate 0.5" + second, out), 0) << said();
     after = load_model(folder.file("after.keras"));
