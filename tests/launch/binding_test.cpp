@@ -99,6 +99,25 @@ TEST(Binding, ThreadsFromOptionOrShare) {
   EXPECT_EQ(&bound.backend->device(), bound.device.get());
 }
 
+TEST(Binding, TheDevicesOfARankDivideItsThreads) {
+  const CoreSet own{{0, 1}};
+  const auto threads = [&](int all, int devices) {
+    const Binding binding = bind_device(
+        {.device = DeviceChoice::kCpu, .threads = all, .devices_per_rank = devices}, own, std::span(&own, 1));
+    std::vector<int> found{binding.device->threads()};
+    for (const FurtherDevice& further : binding.further) {
+      EXPECT_EQ(&further.backend->device(), further.device.get());
+      found.push_back(further.device->threads());
+    }
+    return found;
+  };
+  EXPECT_THAT(threads(5, 1), ElementsAre(5));
+  EXPECT_THAT(threads(5, 2), ElementsAre(3, 2));
+  EXPECT_THAT(threads(0, 2), ElementsAre(1, 1));
+  EXPECT_THAT(threads(1, 3), ElementsAre(1, 1, 1));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { threads(1, 0); }), HasSubstr("devices_per_rank is 0"));
+}
+
 TEST(Binding, WhatThisBuildHasNot) {
   const CoreSet one{{0}};
   EXPECT_THAT(

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "models/graph/plan.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/local/local_communicator.h"
 #include "runtime/data/array_source.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/kernels/cpu/cpu_backend.h"
@@ -293,6 +295,35 @@ TEST(DeviceScope, ModelsTrainPredictAndSaveAsOnOneDevice) {
     }
     EXPECT_EQ(other->json, one.json) << "Keras saves no devices";
   }
+}
+
+TEST(DeviceScope, TwoRanksOfTwoCoreGroupsTrainAsOneOfOne) {
+  const SyntheticSource data({.size = 26, .input_shape = {6, 5}, .classes = 3, .seed = 2});
+  const auto train = [&](int ranks, int second) {
+    std::vector<double> losses;
+    run_ranks(ranks, [&](Communicator& comm) {
+      const CoreGroups groups(2);
+      const auto in = layers::Input({.shape = {6, 5}});
+      const layers::LSTM shared{.units = 4};
+      const auto left = shared(in);
+      SymbolicTensor right;
+      {
+        const auto scope = device_scope(second);
+        right = shared(layers::Dropout{.rate = 0.2f}(in));
+      }
+      const auto both = layers::Concatenate{}({left, right});
+      Model own({in}, {layers::Dense{.units = 3, .activation = "softmax"}(both)}, {.seed = 7});
+      Model model = multi_gpu_model(own, comm, groups.all);
+      model.compile({.optimizer = Adam{}, .loss = "sparse_categorical_crossentropy"});
+      const History history = model.fit(data, {.batch_size = 8, .epochs = 3, .seed = 5});
+      if (comm.rank() == 0) losses = history.at("loss");
+    });
+    return losses;
+  };
+  const std::vector<double> one = train(1, 0), several = train(2, 1);
+  ASSERT_EQ(one.size(), 3u);
+  EXPECT_LT(one.back(), one.front());
+  for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(several[i], one[i], 1e-6);
 }
 
 // Two losses on two devices, and a shared layer of which one call leads to an output without a loss.
