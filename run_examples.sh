@@ -3,10 +3,11 @@
 #
 #   ./run_examples.sh [-np RANKS]... [--model NAME] [--epochs N] [-- further options of train]
 #
-#   ./run_examples.sh --only xception [-np RANKS]
+#   ./run_examples.sh --only xception|shared_lstm [-np RANKS]
 #
 # --only xception runs Keras' own example of multi_gpu_model instead (models/examples/xception.cpp): Xception, 224 x 224
-# images of 1000 classes, a few steps on made-up data, and saves it as build/xception.h5.
+# images of 1000 classes, a few steps on made-up data, and saves it as build/xception.h5. --only shared_lstm runs the
+# Keras FAQ's example of device parallelism (models/examples/shared_lstm.cpp): two branches on two devices of each rank.
 #
 # Each -np adds a run and a row; without one there is a single run of 2 ranks. The default, cnn for 3 epochs, must
 # reach 0.90 validation accuracy, else the exit code is 1. RONDO_NO_INSTALL=1: install nothing.
@@ -52,16 +53,16 @@ for n in "${ranks[@]}"; do
 done
 
 case $only in
-  '' | xception) ;;
-  *) echo "run_examples.sh: there is no example \"$only\"; --only takes xception" >&2; exit 2 ;;
+  '' | xception | shared_lstm) ;;
+  *) echo "run_examples.sh: there is no example \"$only\"; --only takes xception or shared_lstm" >&2; exit 2 ;;
 esac
 
 . "$(dirname "${BASH_SOURCE[0]}")/cmake/setup.sh"
-if [ "$only" = xception ]; then
-  rondo_set_up xception_example
+if [ -n "$only" ]; then
+  rondo_set_up "${only}_example"
   cd "$rondo_root/build"
-  for n in "${ranks[@]}"; do "${rondo_mpirun[@]}" -np "$n" ./xception_example; done
-  ls -l xception.h5
+  for n in "${ranks[@]}"; do "${rondo_mpirun[@]}" -np "$n" "./${only}_example"; done
+  [ "$only" != xception ] || ls -l xception.h5
   exit
 fi
 rondo_set_up train
