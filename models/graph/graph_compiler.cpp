@@ -232,6 +232,12 @@ class GraphCompiler {
     for (const Head& head : heads_) {
       if (head.objective->has_loss) append_loss(head, index++);
     }
+    if (request_.objective->sums_loss() && builder_.has_penalties()) {
+      raise<Unavailable>(
+          "a loss with the reduction \"sum\" and regularizers in one model: penalties are counted as parts "
+          "of a mean; "
+          "take the default reduction, with a learning rate that is higher by as much as a batch has rows");
+    }
     builder_.append_penalties(request_.sums);
     for (Head& head : heads_) {
       for (const NamedMetric& metric : head.objective->metrics) {

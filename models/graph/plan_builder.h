@@ -134,6 +134,7 @@ class PlanBuilder {
   // follow once a weight's own is whole.
   void append_penalties(double* const* sum);
 
+  bool has_penalties() const { return !penalties_.empty() || !activity_penalties_.empty(); }
   // Adds the penalty on a layer's result, which nothing may overwrite from here on, and its gradient.
   void add_activity_penalty(ValueId value, const Regularizer& regularizer);
 

@@ -20,7 +20,7 @@ DropoutKernel* state_dropout(PlanBuilder& builder, const RecurrentStep& step, in
 
 RecurrentPtr prepare(PlanBuilder& builder, const RecurrentStep& step, const Shape& in, bool input_gradient) {
   auto r = std::make_shared<Recurrent>();
-  r->spec = {.kind = step.kind, .rows = in[0], .units = step.units};
+  r->spec = {.kind = step.kind, .rows = in[0], .units = step.units, .hard = step.hard_gates};
   r->time = in[1];
   r->features = in[2];
   r->sequences = step.return_sequences;

@@ -19,6 +19,7 @@ struct RecurrentWeights {
 struct RecurrentStep {
   Recurrence kind = Recurrence::kLstm;
   int64_t units = 0;
+  bool hard_gates = false;  // by hard_sigmoid
   bool return_sequences = false;
   bool go_backwards = false;       // from the last time step to the first; the result is in that order
   float dropout = 0.0f;            // of the inputs, the same elements at all time steps

@@ -16,12 +16,19 @@
 namespace rondo {
 namespace {
 
+bool is_gate_function(const std::string& name) {
+  return name == "sigmoid" || name == "hard_sigmoid";
+}
+
 // What both layers are beyond their options.
 template <class Options>
 class RecurrentLayer : public Layer {
  public:
   explicit RecurrentLayer(const Options& options, Recurrence kind)
       : Layer(options.name), options_(options), kind_(kind) {
+    require(is_gate_function(options.recurrent_activation),
+            "{}: the recurrent_activation \"{}\" is not supported, sigmoid and hard_sigmoid are",
+            options.name.empty() ? "a recurrent layer" : options.name, options.recurrent_activation);
     for (const float rate : {options.dropout, options.recurrent_dropout}) {
       require(rate >= 0.0f && rate < 1.0f, "{}, dropout {} and recurrent_dropout {}: rates lie in [0, 1)",
               options.name.empty() ? "a recurrent layer" : options.name, options.dropout,
@@ -61,6 +68,7 @@ class RecurrentLayer : public Layer {
     const ValueId out = append_recurrence(builder,
                                           {.kind = kind_,
                                            .units = options_.units,
+                                           .hard_gates = options_.recurrent_activation == "hard_sigmoid",
                                            .return_sequences = options_.return_sequences,
                                            .go_backwards = options_.go_backwards,
                                            .dropout = options_.dropout,
@@ -89,7 +97,7 @@ class RecurrentLayer : public Layer {
     if (options_.zero_output_for_mask) config.set("zero_output_for_mask", true);
     config.set("units", options_.units);
     config.set("activation", "tanh");
-    config.set("recurrent_activation", "sigmoid");
+    config.set("recurrent_activation", options_.recurrent_activation);
     config.set("use_bias", options_.use_bias);
     config.set("kernel_initializer", initializer_config(options_.kernel_initializer));
     config.set("recurrent_initializer", initializer_config(options_.recurrent_initializer));
@@ -150,8 +158,12 @@ template <class Options>
 Options options_from(const ConfigView& config) {
   for (const char* key : {"return_state", "stateful", "time_major"}) config.require_unset(key);
   config.require_string("activation", "tanh");
-  config.require_string("recurrent_activation", "sigmoid");
   Options options;
+  options.recurrent_activation = config.string("recurrent_activation", "sigmoid");
+  if (!is_gate_function(options.recurrent_activation)) {
+    raise<FileError>("{}: the recurrent_activation \"{}\" is not supported, sigmoid and hard_sigmoid are",
+                     config.where(), options.recurrent_activation);
+  }
   options.units = config["units"].integer();
   options.return_sequences = config.boolean("return_sequences", false);
   options.go_backwards = config.boolean("go_backwards", false);

@@ -10,7 +10,8 @@
 
 namespace rondo::layers {
 
-// Hochreiter and Schmidhuber 1997 with Keras' gates: i, f, o = sigmoid, c = f c + i tanh, h = o tanh(c).
+// Hochreiter and Schmidhuber 1997 with Keras' gates: i, f, o = sigmoid (or, as Keras
+// had it until 2.2, hard_sigmoid), c = f c + i tanh, h = o tanh(c).
 // Gives the last h (units), or with return_sequences all of them (time, units). Weights, with columns for i,
 // f, c, o: kernel (features, 4 units), recurrent_kernel (units, 4 units), bias (4 units), whose part for f
 // begins as 1 with unit_forget_bias.
@@ -24,6 +25,7 @@ struct LSTM {
   int64_t units = 0;
   bool return_sequences = false;
   bool go_backwards = false;
+  std::string recurrent_activation = "sigmoid";  // of the gates; or "hard_sigmoid"
   bool use_bias = true;
   bool unit_forget_bias = true;
   Initializer kernel_initializer = "glorot_uniform";
@@ -53,6 +55,7 @@ struct GRU {
   int64_t units = 0;
   bool return_sequences = false;
   bool go_backwards = false;
+  std::string recurrent_activation = "sigmoid";  // of the gates; or "hard_sigmoid"
   bool use_bias = true;
   bool reset_after = true;
   Initializer kernel_initializer = "glorot_uniform";

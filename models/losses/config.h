@@ -32,9 +32,9 @@ struct LossSettings {
   // Of crossentropies: the model's output is logits. (Where the model ends in the softmax or sigmoid that
   // belongs to it, a crossentropy works from the logits in front of that by itself, as in tf.keras.)
   bool from_logits = false;
-  double label_smoothing = 0.0;  // of categorical and binary crossentropy, in [0, 1]
-  double delta = 1.0;            // of huber
-  Reduction reduction = Reduction::kSumOverBatchSize;
+  double label_smoothing = 0.0;                        // of categorical and binary crossentropy, in [0, 1]
+  double delta = 1.0;                                  // of huber
+  Reduction reduction = Reduction::kSumOverBatchSize;  // kSum: not in models with regularizers
 };
 
 struct LossConfig : LossSettings {

@@ -71,6 +71,7 @@ enum class Recurrence : uint8_t { kLstm, kGru, kGruResetBefore };
 struct GateSpec {
   Recurrence kind = Recurrence::kLstm;
   int64_t rows = 0, units = 0;
+  bool hard = false;  // gates by hard_sigmoid, clip(0.2 x + 0.5, 0, 1), as in Keras until 2.2, not by sigmoid
 };
 // Gates of a kind, and what is kept of a step for its gradient, per unit.
 constexpr int64_t gate_count(Recurrence kind) {
@@ -84,7 +85,8 @@ constexpr int64_t gate_count(Recurrence kind) {
 // GRU with the reset gate before the product: reset() takes y, the product of h_last, and gives r h_last;
 // then forward() takes y, the product of that, of which it reads y_h:
 //   z, r = sigmoid(x + y), g = tanh(x_h + y_h);  h = z h_last + (1 - z) g.  Keeps z, r, g.
-// A row that the mask leaves out passes h_last and c_last on.
+// Where gates are hard, hard_sigmoid stands for sigmoid. A row that the mask leaves out passes h_last and
+// c_last on.
 struct GateState {
   const float* input = nullptr;
   const float* recurrent = nullptr;

@@ -78,7 +78,7 @@ def masking(k):
     L = k.layers
     x = L.Input((6, 3), name="steps")
     y = L.Masking(0.0, name="masking")(L.ReLU(threshold=0.5, name="relu")(x))
-    y = L.LSTM(4, return_sequences=True, go_backwards=True, name="first")(y)
+    y = L.LSTM(4, recurrent_activation="hard_sigmoid", return_sequences=True, go_backwards=True, name="first")(y)
     y = L.Bidirectional(L.GRU(3, return_sequences=True), merge_mode="ave", name="both")(y)
     y = L.TimeDistributed(L.Dense(4), name="each")(y)
     y = L.LSTM(3, dropout=0.5, recurrent_dropout=0.25, name="second")(y)

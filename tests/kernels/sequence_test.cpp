@@ -154,27 +154,37 @@ TEST_F(SequenceTest, ProductsOfManyMatrices) {
 struct Step {
   double h = 0.0, c = 0.0;
 };
-Step lstm(const double* z, double last_cell) {
-  const auto sigmoid = [](double x) { return 1.0 / (1.0 + std::exp(-x)); };
+double sigmoid(double x) {
+  return 1.0 / (1.0 + std::exp(-x));
+}
+double hard_sigmoid(double x) {
+  return std::clamp(0.2 * x + 0.5, 0.0, 1.0);
+}
+template <class Gate>
+Step lstm(const Gate& sigmoid, const double* z, double last_cell) {
   const double c = sigmoid(z[1]) * last_cell + sigmoid(z[0]) * std::tanh(z[2]);
   return {sigmoid(z[3]) * std::tanh(c), c};
 }
-Step gru(const double* x, const double* y, double last) {
-  const auto sigmoid = [](double v) { return 1.0 / (1.0 + std::exp(-v)); };
+template <class Gate>
+Step gru(const Gate& sigmoid, const double* x, const double* y, double last) {
   const double z = sigmoid(x[0] + y[0]), r = sigmoid(x[1] + y[1]);
   return {z * last + (1.0 - z) * std::tanh(x[2] + r * y[2]), 0.0};
 }
 
 TEST_F(SequenceTest, RecurrentGates) {
   constexpr int64_t kRows = 3, kUnits = 5;
-  for (const auto kind : {Recurrence::kLstm, Recurrence::kGru}) {
+  for (const auto& [kind, hard] : {std::pair{Recurrence::kLstm, false}, std::pair{Recurrence::kLstm, true},
+                                   std::pair{Recurrence::kGru, false}, std::pair{Recurrence::kGru, true}}) {
+    const auto gate_function = hard ? &hard_sigmoid : &sigmoid;
+    const double spread = hard ? 4.0 : 1.0;  // beyond both ends of the slope
     const bool is_lstm = kind == Recurrence::kLstm;
     const int64_t gates = gate_count(kind);
-    const auto kernel = backend->gates({.kind = kind, .rows = kRows, .units = kUnits});
+    const auto kernel = backend->gates({.kind = kind, .rows = kRows, .units = kUnits, .hard = hard});
     const Shape unit{kRows, kUnits}, wide{kRows, gates * kUnits}, four{kRows, 4 * kUnits};
-    const Array input = random_array(wide, 1), recurrent = random_array(wide, 2),
-                last = random_array(unit, 3), dh = random_array(unit, 4), next = random_array(unit, 5),
-                dc = random_array(unit, 6);
+    Array input = random_array(wide, 1);
+    for (double& value : input.values) value = static_cast<double>(static_cast<float>(value * spread));
+    const Array recurrent = random_array(wide, 2), last = random_array(unit, 3), dh = random_array(unit, 4),
+                next = random_array(unit, 5), dc = random_array(unit, 6);
     const auto *x = operand(plain(wide), input), *y = operand(plain(wide), recurrent),
                *before = operand(plain(unit), last), *kept = result(plain(four)), *cell = result(plain(unit)),
                *h = result(plain(unit));
@@ -194,7 +204,8 @@ TEST_F(SequenceTest, RecurrentGates) {
         b[k] = recurrent[at(i, k)] + (k == gate ? of_state : 0.0);
         if (is_lstm) a[k] += b[k];
       }
-      return is_lstm ? lstm(a, last[i] + of_last) : gru(a, b, last[i] + of_last);
+      return is_lstm ? lstm(gate_function, a, last[i] + of_last)
+                     : gru(gate_function, a, b, last[i] + of_last);
     };
     const auto slope = [&](int64_t i, int64_t gate, double p, double q, double l) {
       constexpr double kStep = 1e-6;

@@ -80,7 +80,10 @@ TEST(LayerConfig, OfSequenceLayers) {
       .input_dim = 9, .output_dim = 4, .mask_zero = true, .embeddings_regularizer = {.l1 = 0.5}}(in);
   x = layers::Permute{.dims = {2, 1}}(layers::Reshape{.target_shape = {8, -1}}(x));
   x = layers::LSTM{.units = 5, .return_sequences = true, .use_bias = false}(x);
-  x = layers::GRU{.units = 4, .return_sequences = true, .recurrent_regularizer = {.l2 = 0.25}}(x);
+  x = layers::GRU{.units = 4,
+                  .return_sequences = true,
+                  .recurrent_activation = "hard_sigmoid",
+                  .recurrent_regularizer = {.l2 = 0.25}}(x);
   x = layers::LayerNormalization{.epsilon = 0.5f, .center = false}(x);
   x = layers::Masking{.mask_value =
                           0.25f}(layers::MaxPooling1D{.pool_size = 3, .strides = 2, .padding = "same"}(x));
@@ -135,7 +138,7 @@ TEST(LayerConfig, WhatWouldComputeSomethingElseIsRefused) {
     EXPECT_THROW(layer_from_config(layer, ConfigView(value, "test")), FileError) << layer;
   };
   refused("LSTM", {{"units", 3}, {"activation", "relu"}});
-  refused("LSTM", {{"units", 3}, {"recurrent_activation", "hard_sigmoid"}});
+  refused("LSTM", {{"units", 3}, {"recurrent_activation", "relu"}});
   refused("LSTM", {{"units", 3}, {"dropout", 1.0}});
   refused("LSTM", {{"units", 3}, {"stateful", true}});
   refused("GRU", {{"units", 3}, {"return_state", true}});

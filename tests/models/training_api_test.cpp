@@ -243,6 +243,14 @@ TEST(SumReduction, AddsUpSamplesAndWeighsBatchesByTheirRows) {
   EXPECT_NEAR(trained.get_weights()[0][0], 1.0 - 0.01 * 2.0 * 14.0, 1e-5);
 }
 
+TEST(SumReduction, WithPenaltiesIsRefused) {
+  const auto data = numbers({1, 2, 3}, {0, 0, 0});
+  const auto in = layers::Input({.shape = {1}});
+  Model model({in}, {layers::Dense{.units = 1, .kernel_regularizer = {.l2 = 0.1}}(in)});
+  model.compile({.loss = LossConfig{"mse", {.reduction = Reduction::kSum}}});
+  EXPECT_THAT([&] { model.fit(*data); }, ThrowsMessage<Unavailable>(HasSubstr("reduction \"sum\"")));
+}
+
 // Uneven shares, some of them empty: what ranks count adds up to what one would have counted.
 TEST(Ranks, MeasureExactlyWhatOneWould) {
   std::vector<float> x, y, weights;

@@ -177,9 +177,9 @@ class CpuGate final : public GateKernel {
       }
       switch (spec_.kind) {
         case Recurrence::kLstm:
-          return lstm_forward_row(s, units);
+          return lstm_forward_row(s, units, spec_.hard);
         case Recurrence::kGru:
-          return gru_forward_row(s, units);
+          return gru_forward_row(s, units, spec_.hard);
         case Recurrence::kGruResetBefore:
           return gru_candidate_row(s, units);
       }
@@ -197,7 +197,7 @@ class CpuGate final : public GateKernel {
       if (left_out(state.mask, row * state.mask_stride)) {
         std::fill_n(s.reset, units, 0.0f);
       } else {
-        gru_reset_row(s, units);
+        gru_reset_row(s, units, spec_.hard);
       }
     });
   }
@@ -219,11 +219,11 @@ class CpuGate final : public GateKernel {
       switch (spec_.kind) {
         case Recurrence::kLstm:
           if (g.grad_last != nullptr) std::fill_n(g.grad_last, units, 0.0f);
-          return lstm_backward_row(g, units);
+          return lstm_backward_row(g, units, spec_.hard);
         case Recurrence::kGru:
-          return gru_backward_row(g, units);
+          return gru_backward_row(g, units, spec_.hard);
         case Recurrence::kGruResetBefore:
-          return gru_reset_backward_row(g, units);
+          return gru_reset_backward_row(g, units, spec_.hard);
       }
     });
   }

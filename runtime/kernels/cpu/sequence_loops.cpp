@@ -1,5 +1,7 @@
 #include "runtime/kernels/cpu/sequence_loops.h"
 
+#include <algorithm>
+
 #include "runtime/kernels/cpu/loops.h"
 #include "runtime/kernels/cpu/vector_math.h"
 #include "runtime/kernels/sequence.h"
@@ -97,13 +99,30 @@ void layer_norm_gradient_row(const float* x, const float* dy, float mean, float 
                static_cast<float>(sums.product / n), dx, count);
 }
 
-RONDO_CLONES void lstm_forward_row(const GateState& s, int64_t units) {
+namespace {
+
+template <bool kHard>
+[[gnu::always_inline]] inline float gate(float z) {
+  if constexpr (kHard) return std::min(std::max(0.2f * z + 0.5f, 0.0f), 1.0f);
+  return vector_sigmoid(z);
+}
+// From the gate's value.
+template <bool kHard>
+[[gnu::always_inline]] inline float gate_slope(float y) {
+  if constexpr (kHard) return y > 0.0f && y < 1.0f ? 0.2f : 0.0f;
+  return y * (1.0f - y);
+}
+
+}  // namespace
+
+template <bool kHard>
+[[gnu::always_inline]] inline void lstm_forward(const GateState& s, int64_t units) {
   const float *x = s.input, *y = s.recurrent;
   for (int64_t k = 0; k < units; ++k) {
-    const float i = vector_sigmoid(x[k] + y[k]);
-    const float f = vector_sigmoid(x[units + k] + y[units + k]);
+    const float i = gate<kHard>(x[k] + y[k]);
+    const float f = gate<kHard>(x[units + k] + y[units + k]);
     const float g = vector_tanh(x[2 * units + k] + y[2 * units + k]);
-    const float o = vector_sigmoid(x[3 * units + k] + y[3 * units + k]);
+    const float o = gate<kHard>(x[3 * units + k] + y[3 * units + k]);
     const float c = f * s.last_cell[k] + i * g;
     s.kept[k] = i;
     s.kept[units + k] = f;
@@ -113,27 +132,35 @@ RONDO_CLONES void lstm_forward_row(const GateState& s, int64_t units) {
     s.output[k] = o * vector_tanh(c);
   }
 }
+RONDO_CLONES void lstm_forward_row(const GateState& s, int64_t units, bool hard) {
+  return hard ? lstm_forward<true>(s, units) : lstm_forward<false>(s, units);
+}
 
-RONDO_CLONES void lstm_backward_row(const GateGradient& g, int64_t units) {
+template <bool kHard>
+[[gnu::always_inline]] inline void lstm_backward(const GateGradient& g, int64_t units) {
   for (int64_t k = 0; k < units; ++k) {
     const float in = g.kept[k], forget = g.kept[units + k], update = g.kept[2 * units + k],
                 out = g.kept[3 * units + k];
     const float dh = (g.grad_output != nullptr ? g.grad_output[k] : 0.0f) + g.grad_next[k];
     const float t = vector_tanh(g.cell[k]);
     const float dc = g.grad_cell[k] + dh * out * (1.0f - t * t);
-    g.grad_input[k] = dc * update * in * (1.0f - in);
-    g.grad_input[units + k] = dc * g.last_cell[k] * forget * (1.0f - forget);
+    g.grad_input[k] = dc * update * gate_slope<kHard>(in);
+    g.grad_input[units + k] = dc * g.last_cell[k] * gate_slope<kHard>(forget);
     g.grad_input[2 * units + k] = dc * in * (1.0f - update * update);
-    g.grad_input[3 * units + k] = dh * t * out * (1.0f - out);
+    g.grad_input[3 * units + k] = dh * t * gate_slope<kHard>(out);
     g.grad_cell[k] = dc * forget;
   }
 }
+RONDO_CLONES void lstm_backward_row(const GateGradient& g, int64_t units, bool hard) {
+  return hard ? lstm_backward<true>(g, units) : lstm_backward<false>(g, units);
+}
 
-RONDO_CLONES void gru_forward_row(const GateState& s, int64_t units) {
+template <bool kHard>
+[[gnu::always_inline]] inline void gru_forward(const GateState& s, int64_t units) {
   const float *x = s.input, *y = s.recurrent;
   for (int64_t k = 0; k < units; ++k) {
-    const float z = vector_sigmoid(x[k] + y[k]);
-    const float r = vector_sigmoid(x[units + k] + y[units + k]);
+    const float z = gate<kHard>(x[k] + y[k]);
+    const float r = gate<kHard>(x[units + k] + y[units + k]);
     const float candidate = y[2 * units + k];
     const float g = vector_tanh(x[2 * units + k] + r * candidate);
     s.kept[k] = z;
@@ -143,15 +170,19 @@ RONDO_CLONES void gru_forward_row(const GateState& s, int64_t units) {
     s.output[k] = z * s.last_output[k] + (1.0f - z) * g;
   }
 }
+RONDO_CLONES void gru_forward_row(const GateState& s, int64_t units, bool hard) {
+  return hard ? gru_forward<true>(s, units) : gru_forward<false>(s, units);
+}
 
-RONDO_CLONES void gru_backward_row(const GateGradient& g, int64_t units) {
+template <bool kHard>
+[[gnu::always_inline]] inline void gru_backward(const GateGradient& g, int64_t units) {
   for (int64_t k = 0; k < units; ++k) {
     const float z = g.kept[k], r = g.kept[units + k], update = g.kept[2 * units + k],
                 candidate = g.kept[3 * units + k];
     const float dh = (g.grad_output != nullptr ? g.grad_output[k] : 0.0f) + g.grad_next[k];
     const float d_update = dh * (1.0f - z) * (1.0f - update * update);
-    const float d_z = dh * (g.last_output[k] - update) * z * (1.0f - z);
-    const float d_r = d_update * candidate * r * (1.0f - r);
+    const float d_z = dh * (g.last_output[k] - update) * gate_slope<kHard>(z);
+    const float d_r = d_update * candidate * gate_slope<kHard>(r);
     g.grad_input[k] = d_z;
     g.grad_input[units + k] = d_r;
     g.grad_input[2 * units + k] = d_update;
@@ -161,16 +192,23 @@ RONDO_CLONES void gru_backward_row(const GateGradient& g, int64_t units) {
     g.grad_last[k] = dh * z;
   }
 }
+RONDO_CLONES void gru_backward_row(const GateGradient& g, int64_t units, bool hard) {
+  return hard ? gru_backward<true>(g, units) : gru_backward<false>(g, units);
+}
 
-RONDO_CLONES void gru_reset_row(const GateState& s, int64_t units) {
+template <bool kHard>
+[[gnu::always_inline]] inline void gru_reset(const GateState& s, int64_t units) {
   const float *x = s.input, *y = s.recurrent;
   const float* last = s.last_dropped != nullptr ? s.last_dropped : s.last_output;
   for (int64_t k = 0; k < units; ++k) {
-    const float r = vector_sigmoid(x[units + k] + y[units + k]);
-    s.kept[k] = vector_sigmoid(x[k] + y[k]);
+    const float r = gate<kHard>(x[units + k] + y[units + k]);
+    s.kept[k] = gate<kHard>(x[k] + y[k]);
     s.kept[units + k] = r;
     s.reset[k] = r * last[k];
   }
+}
+RONDO_CLONES void gru_reset_row(const GateState& s, int64_t units, bool hard) {
+  return hard ? gru_reset<true>(s, units) : gru_reset<false>(s, units);
 }
 
 RONDO_CLONES void gru_candidate_row(const GateState& s, int64_t units) {
@@ -192,13 +230,14 @@ RONDO_CLONES void gru_candidate_backward_row(const GateGradient& g, int64_t unit
   }
 }
 
-RONDO_CLONES void gru_reset_backward_row(const GateGradient& g, int64_t units) {
+template <bool kHard>
+[[gnu::always_inline]] inline void gru_reset_backward(const GateGradient& g, int64_t units) {
   const float* last = g.last_dropped != nullptr ? g.last_dropped : g.last_output;
   for (int64_t k = 0; k < units; ++k) {
     const float z = g.kept[k], r = g.kept[units + k], update = g.kept[2 * units + k], sent = g.grad_reset[k];
     const float dh = (g.grad_output != nullptr ? g.grad_output[k] : 0.0f) + g.grad_next[k];
-    const float d_z = dh * (g.last_output[k] - update) * z * (1.0f - z);
-    const float d_r = sent * last[k] * r * (1.0f - r);
+    const float d_z = dh * (g.last_output[k] - update) * gate_slope<kHard>(z);
+    const float d_r = sent * last[k] * gate_slope<kHard>(r);
     g.grad_input[k] = d_z;
     g.grad_input[units + k] = d_r;
     g.grad_input[2 * units + k] = dh * (1.0f - z) * (1.0f - update * update);
@@ -208,6 +247,9 @@ RONDO_CLONES void gru_reset_backward_row(const GateGradient& g, int64_t units) {
     g.grad_reset[k] = sent * r;
     g.grad_last[k] = dh * z;
   }
+}
+RONDO_CLONES void gru_reset_backward_row(const GateGradient& g, int64_t units, bool hard) {
+  return hard ? gru_reset_backward<true>(g, units) : gru_reset_backward<false>(g, units);
 }
 
 }  // namespace rondo::cpu

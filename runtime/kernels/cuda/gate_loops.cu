@@ -15,6 +15,17 @@ RONDO_DEVICE inline int64_t gate_at(int64_t i, int64_t units, int64_t count) {
   return row * count * units + (i - row * units);
 }
 
+RONDO_DEVICE inline float gate(float z, bool hard) {
+  if (!hard) return Sigmoid().forward(z);
+  const float y = 0.2f * z + 0.5f;
+  return y < 0.0f ? 0.0f : y > 1.0f ? 1.0f : y;
+}
+// From the gate's value.
+RONDO_DEVICE inline float gate_slope(float y, bool hard) {
+  if (hard) return y > 0.0f && y < 1.0f ? 0.2f : 0.0f;
+  return y * (1.0f - y);
+}
+
 // The row of element k of (rows, units) is left out.
 RONDO_DEVICE inline bool left_out(const float* mask, int64_t stride, int64_t k, int64_t units) {
   return mask != nullptr && mask[k / units * stride] == 0.0f;
@@ -35,6 +46,7 @@ RONDO_DEVICE inline void pass_back(const GateGradient& g, int64_t k, int64_t u, 
 
 struct LstmForward {
   int64_t u;
+  bool hard;
   GateState s;
   RONDO_DEVICE void operator()(int64_t k) const {
     if (left_out(s.mask, s.mask_stride, k, u)) {
@@ -44,8 +56,8 @@ struct LstmForward {
     }
     const int64_t at = gate_at(k, u, 4);
     const float *x = s.input + at, *y = s.recurrent + at;
-    const float i = Sigmoid().forward(x[0] + y[0]), f = Sigmoid().forward(x[u] + y[u]);
-    const float g = Tanh().forward(x[2 * u] + y[2 * u]), o = Sigmoid().forward(x[3 * u] + y[3 * u]);
+    const float i = gate(x[0] + y[0], hard), f = gate(x[u] + y[u], hard);
+    const float g = Tanh().forward(x[2 * u] + y[2 * u]), o = gate(x[3 * u] + y[3 * u], hard);
     const float c = f * s.last_cell[k] + i * g;
     float* kept = s.kept + at;
     kept[0] = i;
@@ -59,6 +71,7 @@ struct LstmForward {
 
 struct LstmBackward {
   int64_t u;
+  bool hard;
   GateGradient g;
   RONDO_DEVICE void operator()(int64_t k) const {
     if (left_out(g.mask, g.mask_stride, k, u)) return pass_back(g, k, u, 4);
@@ -69,10 +82,10 @@ struct LstmBackward {
     const float t = std::tanh(g.cell[k]);
     const float dc = g.grad_cell[k] + dh * out * (1.0f - t * t);
     float* dz = g.grad_input + at;
-    dz[0] = dc * update * in * (1.0f - in);
-    dz[u] = dc * g.last_cell[k] * forget * (1.0f - forget);
+    dz[0] = dc * update * gate_slope(in, hard);
+    dz[u] = dc * g.last_cell[k] * gate_slope(forget, hard);
     dz[2 * u] = dc * in * (1.0f - update * update);
-    dz[3 * u] = dh * t * out * (1.0f - out);
+    dz[3 * u] = dh * t * gate_slope(out, hard);
     g.grad_cell[k] = dc * forget;
     if (g.grad_last != nullptr) g.grad_last[k] = 0.0f;
   }
@@ -80,6 +93,7 @@ struct LstmBackward {
 
 struct GruForward {
   int64_t u;
+  bool hard;
   GateState s;
   RONDO_DEVICE void operator()(int64_t k) const {
     if (left_out(s.mask, s.mask_stride, k, u)) {
@@ -88,7 +102,7 @@ struct GruForward {
     }
     const int64_t at = gate_at(k, u, 3);
     const float *x = s.input + at, *y = s.recurrent + at;
-    const float z = Sigmoid().forward(x[0] + y[0]), r = Sigmoid().forward(x[u] + y[u]);
+    const float z = gate(x[0] + y[0], hard), r = gate(x[u] + y[u], hard);
     const float candidate = y[2 * u];
     const float g = Tanh().forward(x[2 * u] + r * candidate);
     float* kept = s.kept + gate_at(k, u, 4);
@@ -102,6 +116,7 @@ struct GruForward {
 
 struct GruBackward {
   int64_t u;
+  bool hard;
   GateGradient g;
   RONDO_DEVICE void operator()(int64_t k) const {
     if (left_out(g.mask, g.mask_stride, k, u)) return pass_back(g, k, u, 3);
@@ -109,8 +124,8 @@ struct GruBackward {
     const float z = kept[0], r = kept[u], update = kept[2 * u], candidate = kept[3 * u];
     const float dh = output_gradient(g, k);
     const float d_update = dh * (1.0f - z) * (1.0f - update * update);
-    const float d_z = dh * (g.last_output[k] - update) * z * (1.0f - z);
-    const float d_r = d_update * candidate * r * (1.0f - r);
+    const float d_z = dh * (g.last_output[k] - update) * gate_slope(z, hard);
+    const float d_r = d_update * candidate * gate_slope(r, hard);
     const int64_t at = gate_at(k, u, 3);
     float *dx = g.grad_input + at, *dy = g.grad_recurrent + at;
     dx[0] = dy[0] = d_z;
@@ -124,6 +139,7 @@ struct GruBackward {
 // A GRU with the reset gate before the product, by the halves of its steps.
 struct GruReset {
   int64_t u;
+  bool hard;
   GateState s;
   RONDO_DEVICE void operator()(int64_t k) const {
     if (left_out(s.mask, s.mask_stride, k, u)) {
@@ -132,9 +148,9 @@ struct GruReset {
     }
     const int64_t at = gate_at(k, u, 3);
     const float *x = s.input + at, *y = s.recurrent + at;
-    const float r = Sigmoid().forward(x[u] + y[u]);
+    const float r = gate(x[u] + y[u], hard);
     float* kept = s.kept + gate_at(k, u, 4);
-    kept[0] = Sigmoid().forward(x[0] + y[0]);
+    kept[0] = gate(x[0] + y[0], hard);
     kept[u] = r;
     s.reset[k] = r * (s.last_dropped != nullptr ? s.last_dropped : s.last_output)[k];
   }
@@ -170,6 +186,7 @@ struct GruCandidateBackward {
 
 struct GruResetBackward {
   int64_t u;
+  bool hard;
   GateGradient g;
   RONDO_DEVICE void operator()(int64_t k) const {
     if (left_out(g.mask, g.mask_stride, k, u)) return pass_back(g, k, u, 3);
@@ -179,8 +196,8 @@ struct GruResetBackward {
     const float last = (g.last_dropped != nullptr ? g.last_dropped : g.last_output)[k];
     const int64_t at = gate_at(k, u, 3);
     float *dx = g.grad_input + at, *dy = g.grad_recurrent + at;
-    dx[0] = dy[0] = dh * (g.last_output[k] - update) * z * (1.0f - z);
-    dx[u] = dy[u] = sent * last * r * (1.0f - r);
+    dx[0] = dy[0] = dh * (g.last_output[k] - update) * gate_slope(z, hard);
+    dx[u] = dy[u] = sent * last * gate_slope(r, hard);
     dx[2 * u] = dh * (1.0f - z) * (1.0f - update * update);
     dy[2 * u] = 0.0f;
     g.grad_reset[k] = sent * r;
@@ -207,13 +224,13 @@ void gates_forward(cudaStream_t stream, const GateSpec& spec, const GateState& s
                       {reads(s.input, gates), reads(s.recurrent, gates), reads(s.last_cell, unit),
                        reads(s.last_output, mask > 0 ? unit : 0), reads(s.mask, mask),
                        writes(s.kept, 4 * unit), writes(s.cell, unit), writes(s.output, unit)},
-                      LstmForward{spec.units, s});
+                      LstmForward{spec.units, spec.hard, s});
       return;
     case Recurrence::kGru:
       launch_elements("GRU gates", stream, count,
                       {reads(s.input, gates), reads(s.recurrent, gates), reads(s.last_output, unit),
                        reads(s.mask, mask), writes(s.kept, 4 * unit), writes(s.output, unit)},
-                      GruForward{spec.units, s});
+                      GruForward{spec.units, spec.hard, s});
       return;
     case Recurrence::kGruResetBefore:
       launch_elements(
@@ -232,7 +249,7 @@ void gates_reset(cudaStream_t stream, const GateSpec& spec, const GateState& s) 
                    reads(s.last_dropped, if_there(s.last_dropped, unit)),
                    reads(s.mask, mask_bytes(spec, s.mask, s.mask_stride)), writes(s.kept, 4 * unit),
                    writes(s.reset, unit)},
-                  GruReset{spec.units, s});
+                  GruReset{spec.units, spec.hard, s});
 }
 
 void gates_backward_candidate(cudaStream_t stream, const GateSpec& spec, const GateGradient& g) {
@@ -255,14 +272,14 @@ void gates_backward(cudaStream_t stream, const GateSpec& spec, const GateGradien
                        reads(g.grad_output, output), reads(g.grad_next, unit), reads(g.grad_cell, unit),
                        reads(g.mask, mask), writes(g.grad_cell, unit), writes(g.grad_input, gates),
                        writes(g.grad_last, if_there(g.grad_last, unit))},
-                      LstmBackward{spec.units, g});
+                      LstmBackward{spec.units, spec.hard, g});
       return;
     case Recurrence::kGru:
       launch_elements("GRU gate gradients", stream, count,
                       {reads(g.kept, 4 * unit), reads(g.last_output, unit), reads(g.grad_output, output),
                        reads(g.grad_next, unit), reads(g.mask, mask), writes(g.grad_input, gates),
                        writes(g.grad_recurrent, gates), writes(g.grad_last, unit)},
-                      GruBackward{spec.units, g});
+                      GruBackward{spec.units, spec.hard, g});
       return;
     case Recurrence::kGruResetBefore:
       launch_elements("GRU reset gradients", stream, count,
@@ -271,7 +288,7 @@ void gates_backward(cudaStream_t stream, const GateSpec& spec, const GateGradien
                        reads(g.grad_next, unit), reads(g.grad_reset, unit), reads(g.mask, mask),
                        writes(g.grad_reset, unit), writes(g.grad_input, gates),
                        writes(g.grad_recurrent, gates), writes(g.grad_last, unit)},
-                      GruResetBackward{spec.units, g});
+                      GruResetBackward{spec.units, spec.hard, g});
       return;
   }
 }
