@@ -105,7 +105,7 @@ MUTATIONS = [
      "kernel->run({.stream = stream, .scratch = scratch.data()}, from, to);", GUARDED),
     ("a failed run is waited for", "runtime/device/quiet_at_end.h", "stream_.synchronize();", "", GUARDED),
     ("a look at weights waits for the steps queued so far", "models/model.cpp",
-     "trained_by->trainer->synchronize();", ";", [TRAINING, *GUARDED]),
+     "last->trainer->synchronize();", ";", [TRAINING, *GUARDED]),
     ("staged: downloads start behind the event of the call", STAGED,
      "if (options.after != nullptr) stream_->wait(*options.after);", "", [ORDER, COLLECTIVES]),
     ("staged: a stream waits for the upload of a result", STAGED, "stream.wait(*done_);", "", [ORDER, COLLECTIVES]),
