@@ -89,16 +89,19 @@ void ModelHome::provide(int devices) {
   }
 }
 
+bool can_share(const KernelBackend& one, const KernelBackend& other) {
+  const Device &here = one.device(), &there = other.device();
+  return &here == &there || (here.host_accessible() && there.host_accessible());
+}
+
 namespace {
 
-// Hosts reach each other's memory.
 void check_same(const ModelState& state, const Weight& weight) {
   const KernelBackend &one = *state.home->backend, &other = *weight.home->backend;
-  if (&one == &other || (one.device().host_accessible() && other.device().host_accessible())) return;
+  if (can_share(one, other)) return;
   raise<InvalidArgument>(
-      "model \"{}\" has weights on {} and on {} (\"{}\"): models that share weights are put on one device by "
-      "the "
-      "first of them that is used; make them parallel in one world before that",
+      "model \"{}\" has weights on {} and on {} (\"{}\"): models that share weights are put on one "
+      "device by the first of them that is used; make them parallel in one world before that",
       state.name, one.device().name(), other.device().name(), weight.parameter.name);
 }
 

@@ -43,6 +43,9 @@ struct ModelHome {
   std::vector<KernelBackend*> others = {};  // of the rank's devices behind the first
 };
 
+// The devices of the two reach each other's memory, so that models on them can share weights.
+bool can_share(const KernelBackend& one, const KernelBackend& other);
+
 // Members are destroyed from the last to the first: the trainer before the network, both before the device.
 struct ModelState {
   ModelState();

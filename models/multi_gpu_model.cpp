@@ -62,12 +62,11 @@ struct ModelAccess {
     original.shared->world = &comm;
     // Weights lie in one place: the template's where it has been used already.
     original.bind(std::make_shared<ModelHome>(*backends.front(), backends.subspan(1)));
-    const Device &here = original.home->backend->device(), &there = backends.front()->device();
-    require(&here == &there || (here.host_accessible() && there.host_accessible()),
+    const KernelBackend& place = *original.home->backend;
+    require(can_share(place, *backends.front()),
             "model \"{}\" has been used on {} and its weights are there: make it parallel on {} before "
-            "anything else "
-            "is done with it",
-            original.name, here.name(), there.name());
+            "anything else is done with it",
+            original.name, place.device().name(), backends.front()->device().name());
     state->home = original.home;
     return Model(std::move(state));
   }

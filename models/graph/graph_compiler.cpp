@@ -210,8 +210,7 @@ class GraphCompiler {
       if (output_masks_.contains(head.node)) {
         raise<Unavailable>(
             "the output of {} has a mask, which losses and metrics do not take into account: end the model "
-            "in "
-            "a layer that uses the mask up (a recurrent layer without return_sequences, "
+            "in a layer that uses the mask up (a recurrent layer without return_sequences, "
             "GlobalAveragePooling1D, Flatten)",
             head.node->layer->title());
       }
@@ -235,8 +234,8 @@ class GraphCompiler {
     if (request_.objective->sums_loss() && builder_.has_penalties()) {
       raise<Unavailable>(
           "a loss with the reduction \"sum\" and regularizers in one model: penalties are counted as parts "
-          "of a mean; "
-          "take the default reduction, with a learning rate that is higher by as much as a batch has rows");
+          "of a mean; take the default reduction, with a learning rate that is higher by as much as a batch "
+          "has rows");
     }
     builder_.append_penalties(request_.sums);
     for (Head& head : heads_) {
