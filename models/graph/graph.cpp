@@ -108,9 +108,8 @@ void Graph::name_layers() {
   for (const auto& layer : layers_) {
     if (layer->name().empty()) continue;
     require(taken.insert(layer->name()).second,
-            "two layers of the model are named \"{}\"; names must be unique: give one of them another .name "
-            "(a model "
-            "that is called as a layer has its own in ModelOptions)",
+            "two layers of the model are named \"{}\"; names must be unique: give one of them another "
+            ".name (a model that is called as a layer has its own in ModelOptions)",
             layer->name());
   }
   std::unordered_map<std::string, int> counts;
